@@ -1,0 +1,1 @@
+"""Bodies: the task network between encoder and head."""

@@ -1,0 +1,28 @@
+"""What a body is: states of each text in, states of each text out, units unchanged."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import nn
+
+from harness.data.units import Encoded, Units
+
+
+class Body(nn.Module):
+    """A network over the units of one or two texts; built as ``Body(input_size, **options)``.
+
+    Attributes:
+        hidden: width of the states it returns.
+        pooling: how its states become a vector; None = as the encoder does, pretrained pooler included.
+        pairs: ``separate`` when it needs the two texts apart; None = either way.
+    """
+
+    hidden: int
+    pooling: str | None = None
+    pairs: str | None = None
+
+    @abstractmethod
+    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
+        """One :class:`Encoded` a text, ``states`` (B, S, hidden); ``pooled`` is dropped where it no longer
+        describes the states."""

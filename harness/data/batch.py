@@ -1,0 +1,92 @@
+"""A batch of whole examples: the rows of all their windows, aligned over both texts, and their targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.data.text import Example
+from harness.data.units import UnitRow, Units, pad_stack
+
+IGNORE = -100
+"""Target value that no loss looks at (padding, words of other windows)."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """N examples as B >= N rows.
+
+    Attributes:
+        units: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by row
+            (a pair encoded separately: row i of ``units[0]`` belongs to row i of ``units[1]``).
+        targets: the task's arrays, one row each, padded with :data:`IGNORE`; empty when predicting.
+        examples: the N examples, in the order of their rows.
+        row_example: (B,) Long; position in ``examples`` of each row.
+    """
+
+    units: tuple[Units, ...]
+    targets: dict[str, Tensor]
+    examples: list[Example]
+    row_example: Tensor
+
+    @classmethod
+    def collate(
+        cls,
+        items: Sequence[tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]],
+        *,
+        pad: Mapping[str, float] | None = None,
+    ) -> Batch:
+        """Join whole examples.
+
+        Args:
+            items: for each example its data set row, itself, its aligned rows (a tuple of one or two
+                :class:`UnitRow` a window) and the targets of each of these rows.
+            pad: fill values of the encoder's inputs.
+        """
+        rows = [pair for _, _, pairs, _ in items for pair in pairs]
+        data_row = [index for index, _, pairs, _ in items for _ in pairs]
+        targets = [t for _, _, _, ts in items for t in ts]
+        sides = range(len(rows[0]))
+        return cls(
+            units=tuple(Units.collate([r[i] for r in rows], pad=pad, example=data_row) for i in sides),
+            targets=_collate_targets(targets),
+            examples=[example for _, example, _, _ in items],
+            row_example=torch.tensor([n for n, item in enumerate(items) for _ in item[2]]),
+        )
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """For each example the numbers of its rows, in the order of its windows."""
+        out: list[list[int]] = [[] for _ in self.examples]
+        for row, example in enumerate(self.row_example.tolist()):
+            out[example].append(row)
+        return out
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(
+            units=tuple(u.to(device) for u in self.units),
+            targets={k: v.to(device) for k, v in self.targets.items()},
+            examples=self.examples,
+            row_example=self.row_example.to(device),
+        )
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.examples)
+
+
+def _collate_targets(targets: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Tensor]:
+    if not targets or not targets[0]:
+        return {}
+    out = {}
+    for key, first in targets[0].items():
+        values = [np.asarray(t[key]) for t in targets]
+        if np.ndim(first) == 0:
+            out[key] = torch.from_numpy(np.stack(values))
+        else:
+            out[key] = pad_stack(values, max(1, max(len(v) for v in values)), IGNORE)
+    return out

@@ -1,0 +1,233 @@
+"""Units: what an encoder makes of a text, and which word and characters each unit stands for.
+
+An encoder's tokenizer yields one or more :class:`UnitRow` a text (several when a long text is cut into
+overlapping windows); :meth:`Units.collate` pads rows to a batch. Bodies and heads read only :class:`Units`
+and the encoder's states, so one head serves all encoders.
+
+Invariants, held by the contract tests:
+
+- ``mask`` is True for every real unit, special ones included. It comes from the row's length, never from a
+  pad id.
+- every word of a text is *owned* by exactly one window: the one that shows most context around it
+  (``word_units`` is -1 in the others). So a word is trained on once and predicted once.
+- ``word_units[w]`` is the first unit of word ``w``; where the tokenizer joined the word to its neighbour it is
+  the unit that covers the word's first character; where the tokenizer deleted the word it is -1 in all windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class UnitRow:
+    """One unpadded sequence of S units, as numpy arrays.
+
+    Attributes:
+        inputs: encoder-private arrays whose first axis is S (``input_ids`` (S,), ``characters`` (S, 50), ...).
+        word_ids: (S,) int; index of the unit's word in its own text, -1 for special units.
+        offsets: (S, 2) int; character span in the unit's own text, leading blanks left out; (0, 0) if special.
+        segment: (S,) int; 0 first text or question, 1 second text or context, -1 special.
+        word_units: (W,) int; for each word of the row's last text the unit that stands for it, -1 when this
+            window does not own the word.
+        window: index of the window among those of its text.
+    """
+
+    inputs: dict[str, np.ndarray]
+    word_ids: np.ndarray
+    offsets: np.ndarray
+    segment: np.ndarray
+    word_units: np.ndarray
+    window: int = 0
+
+    def __len__(self) -> int:
+        return len(self.word_ids)
+
+
+@dataclass(slots=True)
+class Units:
+    """One padded batch of B rows, S units wide. All tensors share B; see :class:`UnitRow` for the fields.
+
+    ``word_units`` is (B, W) Long, W the largest number of words; ``example`` (B,) is the row of the data set
+    and ``window`` (B,) the window of its text.
+    """
+
+    inputs: dict[str, Tensor]
+    mask: Tensor
+    word_ids: Tensor
+    offsets: Tensor
+    segment: Tensor
+    word_units: Tensor
+    example: Tensor
+    window: Tensor
+
+    @classmethod
+    def collate(
+        cls,
+        rows: Sequence[UnitRow],
+        *,
+        pad: Mapping[str, float] | None = None,
+        example: Sequence[int] | None = None,
+    ) -> Units:
+        """Pad ``rows`` on the right to their longest.
+
+        Args:
+            rows: at least one row.
+            pad: value that fills each encoder-private input (0 where it is not named).
+            example: data set row of each row; 0, 1, 2, ... by default.
+        """
+        pad = pad or {}
+        lengths = torch.tensor([len(r) for r in rows])
+        width = max(1, int(lengths.max()))
+        words = max(1, max(len(r.word_units) for r in rows))
+        return cls(
+            inputs={k: pad_stack([r.inputs[k] for r in rows], width, pad.get(k, 0)) for k in rows[0].inputs},
+            mask=torch.arange(width)[None, :] < lengths[:, None],
+            word_ids=pad_stack([r.word_ids for r in rows], width, -1).long(),
+            offsets=pad_stack([r.offsets for r in rows], width, 0).long(),
+            segment=pad_stack([r.segment for r in rows], width, -1).long(),
+            word_units=pad_stack([r.word_units for r in rows], words, -1).long(),
+            example=torch.tensor(list(range(len(rows))) if example is None else list(example)),
+            window=torch.tensor([r.window for r in rows]),
+        )
+
+    def to(self, device: torch.device | str) -> Units:
+        moved = {
+            f: getattr(self, f).to(device)
+            for f in ("mask", "word_ids", "offsets", "segment", "word_units", "example", "window")
+        }
+        return replace(self, inputs={k: v.to(device) for k, v in self.inputs.items()}, **moved)
+
+    @property
+    def special(self) -> Tensor:
+        """(B, S) Bool: real units that stand for no text ([CLS], [SEP], <bos>, delimiters)."""
+        return self.mask & (self.segment < 0)
+
+    @property
+    def content(self) -> Tensor:
+        """(B, S) Bool: real units that stand for text."""
+        return self.mask & (self.segment >= 0)
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+
+def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
+    """Stack arrays that differ in their first axis, filled up with ``value`` to ``width``: (B, width, ...)."""
+    out = np.full((len(arrays), width, *arrays[0].shape[1:]), value, dtype=arrays[0].dtype)
+    for i, a in enumerate(arrays):
+        out[i, : len(a)] = a
+    return torch.from_numpy(out)
+
+
+@dataclass(slots=True)
+class Encoded:
+    """What an encoder returns for one batch of units.
+
+    Attributes:
+        states: (B, S, H), the top layer (or the mix a scalar mix made).
+        layers: (K, B, S, H), only when asked for: all L + 1 layers bottom to top, [0] the embeddings.
+        pooled: (B, H), the encoder's own pretrained summary of the row (BERT's pooler), if it has one.
+    """
+
+    states: Tensor
+    layers: Tensor | None = field(default=None)
+    pooled: Tensor | None = field(default=None)
+
+
+def word_states(states: Tensor, units: Units, *, how: str = "first") -> Tensor:
+    """States of the words that each row owns.
+
+    Args:
+        states: (B, S, H)
+        units: the batch the states belong to.
+        how: ``first`` (the word's first unit) or ``mean`` (over its units).
+
+    Returns:
+        (B, W, H); zeros for words that have no unit in this row.
+    """
+    index = units.word_units  # (B, W)
+    owned = index >= 0
+    hidden = states.shape[-1]
+    first = states.gather(1, index.clamp(min=0)[..., None].expand(-1, -1, hidden))
+    if how == "mean":
+        first = _mean_by_word(states, units, fallback=first)
+    elif how != "first":
+        raise ValueError(f"word pooling {how!r} is neither 'first' nor 'mean'")
+    return first * owned[..., None]
+
+
+def _mean_by_word(states: Tensor, units: Units, *, fallback: Tensor) -> Tensor:
+    rows, words = units.word_units.shape
+    last = units.segment.amax(dim=1, keepdim=True)
+    own = units.mask & (units.word_ids >= 0) & (units.segment == last)
+    slot = torch.where(own, units.word_ids, words)  # units of no word go to a slot of their own
+    total = states.new_zeros(rows, words + 1, states.shape[-1])
+    total.scatter_add_(1, slot[..., None].expand_as(states), states * own[..., None])
+    count = states.new_zeros(rows, words + 1).scatter_add_(1, slot, own.to(states.dtype))
+    mean = total[:, :words] / count[:, :words, None].clamp(min=1)
+    return torch.where(count[:, :words, None] > 0, mean, fallback)
+
+
+POOLINGS = ("cls", "last", "mean", "max", "meanmax", "concat")
+
+
+def pooled_size(hidden: int, how: str) -> int:
+    """Width of :func:`pool`'s result."""
+    return hidden * {"concat": 3, "meanmax": 2}.get(how, 1)
+
+
+def pool(states: Tensor, units: Units, how: str) -> Tensor:
+    """One vector a row.
+
+    Args:
+        states: (B, S, H)
+        units: the batch the states belong to.
+        how: ``cls`` first real unit; ``last`` last real unit (by mask, so padding on either side is right);
+            ``mean``, ``max``, ``meanmax`` over the units that are text; ``concat`` = [last; max; mean] over
+            those (Howard & Ruder 2018, section 3.3). Special units count only for ``cls`` and ``last``.
+
+    Returns:
+        (B, pooled_size(H, how))
+    """
+    if how == "cls":
+        return _at(states, units.mask.int().argmax(dim=1))
+    if how == "last":
+        return _at(states, last_true(units.mask))
+    # a row without any text (an empty string) falls back to its special units, then to all positions
+    content = units.content
+    content = torch.where(content.any(1, keepdim=True), content, units.mask)
+    content = torch.where(content.any(1, keepdim=True), content, torch.ones_like(content))
+    if how == "concat":
+        return torch.cat([_at(states, last_true(content)), _max(states, content), _mean(states, content)], -1)
+    if how == "meanmax":
+        return torch.cat([_mean(states, content), _max(states, content)], -1)
+    if how == "mean":
+        return _mean(states, content)
+    if how == "max":
+        return _max(states, content)
+    raise ValueError(f"pooling {how!r} is not one of {', '.join(POOLINGS)}")
+
+
+def last_true(mask: Tensor) -> Tensor:
+    """(B,) index of the last True of each row of a (B, S) mask."""
+    steps = torch.arange(mask.shape[1], device=mask.device)
+    return (mask * steps).argmax(dim=1)
+
+
+def _at(states: Tensor, index: Tensor) -> Tensor:
+    return states[torch.arange(len(states), device=states.device), index]
+
+
+def _mean(states: Tensor, keep: Tensor) -> Tensor:
+    weight = keep.to(states.dtype)[..., None]
+    return (states * weight).sum(1) / weight.sum(1)
+
+
+def _max(states: Tensor, keep: Tensor) -> Tensor:
+    return states.masked_fill(~keep[..., None], float("-inf")).amax(1)

@@ -1,0 +1,1 @@
+"""Pretrained encoders and the readers of their published formats."""

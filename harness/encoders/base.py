@@ -1,0 +1,105 @@
+"""What every encoder is: a tokenizer, a forward pass over units, and a description of its own parts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import nn
+
+from harness.data.text import Text
+from harness.data.units import Encoded, UnitRow, Units
+
+Group = tuple[str, list[nn.Parameter]]
+
+
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """How a text that is longer than the encoder's reach is cut.
+
+    Attributes:
+        max_units: most units of a row, special ones included; None = no limit.
+        overlap: units of text that neighbouring windows share (>= 0, less than the room for text).
+        truncate: keep the first window only (classification) and count what was cut.
+        max_first: most units of the first text of a joint pair before the second is windowed (questions).
+    """
+
+    max_units: int | None = None
+    overlap: int = 64
+    truncate: bool = False
+    max_first: int | None = None
+
+
+class Tokenizer(Protocol):
+    """Turns texts into rows of units.
+
+    ``pad`` gives the fill value of each input (:meth:`Units.collate`).
+    """
+
+    pad: Mapping[str, float]
+
+    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
+        """Windows of each text, at least one each (also for an empty text)."""
+        ...
+
+    def pair_rows(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing
+    ) -> list[list[UnitRow]]:
+        """Windows of each pair as one sequence with separators; only when the encoder takes joint pairs.
+
+        With ``windowing.truncate`` the longer text is shortened first (never a special unit). Otherwise the
+        second text is windowed, the first repeated in each window.
+
+        Raises:
+            HarnessError: the first text leaves no room for the second; the message quotes it.
+        """
+        ...
+
+    def report(self) -> dict[str, float]:
+        """Counts over everything tokenised so far, such as ``words``, ``words_known``, ``types_known``,
+        ``unknown_units``, ``texts_cut``; they go to the record."""
+        ...
+
+
+class Encoder(nn.Module):
+    """A pretrained (or randomly initialised) encoder.
+
+    Attributes:
+        name: as in the configuration.
+        hidden: H, the width of its states.
+        n_layers: L, layers above the embeddings; 0 for a table.
+        max_units: longest row it can take, special units included; None = any.
+        pooling: its natural summary of a row (see :func:`harness.data.units.pool`).
+        pairs: ``joint`` or ``separate``, how it naturally takes two texts.
+        tokenizer: see :class:`Tokenizer`.
+    """
+
+    name: str
+    hidden: int
+    n_layers: int
+    max_units: int | None
+    pooling: str
+    pairs: str
+    tokenizer: Tokenizer
+
+    @abstractmethod
+    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+        """States (B, S, H) of the units; with ``all_layers`` also ``layers`` (L + 1, B, S, H)."""
+
+    @abstractmethod
+    def layer_groups(self) -> list[Group]:
+        """Named groups from bottom to top, [0] the embeddings: an exact partition of the parameters."""
+
+    @abstractmethod
+    def embedding_encoder(self) -> Encoder:
+        """The input embedding table alone, with the same tokenizer: context-free, L = 0."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Hex digest of weights, tokenizer and options: keys every cache, enters the cell id."""
+
+    def gradient_checkpointing(self) -> None:
+        """Trade time for memory where the architecture allows it (non-reentrant, so that frozen bottom
+        layers do not cut the gradient); a no-op elsewhere."""

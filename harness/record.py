@@ -1,0 +1,160 @@
+"""The record a cell leaves: a typed, versioned schema, written atomically.
+
+A cell's folder is ``<results>/<task>/<encoder>/<strategy>/<cell id>/seed-<n>/`` and holds ``record.json`` (this
+schema), ``config.yaml`` (resolved), ``predictions.parquet`` and ``log.txt``. ``record.json`` is written last: a
+folder without it is an unfinished cell. This module imports neither torch nor Hydra.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+
+SCHEMA = 1
+STATUSES = ("complete", "failed", "skipped", "timeout")
+RECORD = "record.json"
+
+
+@dataclass(slots=True)
+class Costs:
+    """What the cell cost. Seconds are wall time. ``encode_seconds`` is the full price of tokenising and
+    computing frozen features, also when the cache paid (then ``encode_cached`` is True)."""
+
+    encode_seconds: float = 0.0
+    encode_cached: bool = False
+    train_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    total_seconds: float = 0.0
+    examples_per_second: float = 0.0
+    peak_memory_mb: float = 0.0
+    slots: int = 1
+    device: str = "cpu"
+    host: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """One cell's outcome.
+
+    Attributes:
+        status: complete, failed, skipped or timeout.
+        reason: why it failed or was skipped (the error's last lines).
+        task, encoder, strategy: names; ``kind`` the task's kind; ``cell`` the cell id; ``seed``.
+        variant: resolved settings that differ from the defaults of this encoder, strategy and task.
+        metric, maximize: the primary metric and its direction.
+        dev, test: scores by name; empty when there is no such split.
+        dev_history: primary metric on dev after each epoch (NaN as None).
+        epoch: the chosen epoch, counted from 1; ``epochs`` how many were run.
+        partial: the limit on examples a split, or None.
+        n_train, n_dev, n_test: examples.
+        parameters, trained_parameters: counts, embeddings included.
+        coverage: the tokenizer's report (share of words known, unknown units, texts cut).
+        notes: where splits came from, data repaired; ``warnings``: what the run warned of.
+        versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
+    """
+
+    status: str
+    task: str
+    encoder: str
+    strategy: str
+    cell: str
+    seed: int
+    kind: str = ""
+    reason: str = ""
+    variant: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+    maximize: bool = True
+    dev: dict[str, float | None] = field(default_factory=dict)
+    test: dict[str, float | None] = field(default_factory=dict)
+    dev_history: list[float | None] = field(default_factory=list)
+    epoch: int | None = None
+    epochs: int | None = None
+    partial: int | None = None
+    n_train: int = 0
+    n_dev: int = 0
+    n_test: int = 0
+    parameters: int = 0
+    trained_parameters: int = 0
+    costs: Costs = field(default_factory=Costs)
+    coverage: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    git: dict[str, Any] = field(default_factory=dict)
+    started: str = ""
+    finished: str = ""
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} is not one of {', '.join(STATUSES)}")
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Write ``record.json`` so that a reader sees the old one or the new one, never a part."""
+    text = json.dumps(_finite(asdict(record)), ensure_ascii=False, indent=1, allow_nan=False)
+    write_atomic(folder / RECORD, text.encode())
+
+
+def read_record(folder: Path) -> Record:
+    """Read ``record.json`` of a cell's folder.
+
+    Raises:
+        FileNotFoundError: the cell has none.
+        HarnessError: the file is damaged or from a newer schema; the message names it.
+    """
+    path = folder / RECORD
+    raw = path.read_bytes()
+    try:
+        data = json.loads(raw)
+        if data["schema"] > SCHEMA:
+            raise HarnessError(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
+        known = {f.name for f in fields(Record)}
+        data["costs"] = Costs(**data.get("costs", {}))
+        return Record(**{k: v for k, v in data.items() if k in known})
+    except (ValueError, KeyError, TypeError) as e:
+        raise HarnessError(f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again") from e
+
+
+def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
+    """All records below ``results`` with their folders, in path order; damaged ones as the error."""
+    for path in sorted(results.glob(f"*/*/*/*/seed-*/{RECORD}")):
+        try:
+            yield path.parent, read_record(path.parent)
+        except HarnessError as e:
+            yield path.parent, e
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name in the same folder, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        if os.path.exists(name):
+            os.unlink(name)
+        raise
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities as None: JSON has neither."""
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

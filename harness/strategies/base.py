@@ -1,0 +1,63 @@
+"""A strategy is a point in a small space of orthogonal fields. Each YAML in ``conf/strategy`` is one point.
+
+======================  ==================================================================================
+``carry``               ``nothing`` (same architecture, random), ``embeddings`` (the input embedding table
+                        alone, under a task network), ``encoder`` (all of it)
+``lr``                  learning rate of what was carried: None = as the rest, 0 = frozen, else absolute
+``relative_lr``         the same as a factor of the rest's rate; excludes ``lr``
+``layer_decay``         factor of the rate for each layer downwards from the top; None = 1
+======================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from harness.errors import HarnessError, did_you_mean
+
+CARRY = ("nothing", "embeddings", "encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """See the module's table. Raises HarnessError on values outside the space."""
+
+    name: str
+    carry: str
+    lr: float | None = None
+    relative_lr: float | None = None
+    layer_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.carry not in CARRY:
+            raise HarnessError(f"strategy.carry={self.carry}: {did_you_mean(self.carry, CARRY)}")
+        if self.lr is not None and self.relative_lr is not None:
+            raise HarnessError("strategy.lr and strategy.relative_lr exclude each other: give one of them")
+        for name in ("lr", "relative_lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise HarnessError(f"strategy.{name}={value}: a rate is a number >= 0")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise HarnessError(f"strategy.layer_decay={self.layer_decay}: must lie in (0, 1]")
+        if self.carry == "nothing" and (self.lr is not None or self.relative_lr is not None):
+            raise HarnessError("strategy.carry=nothing has no carried part: leave lr and relative_lr out")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Strategy:
+        names = {f.name for f in fields(cls)}
+        unknown = [k for k in config if k not in names and k not in ("recipe", "result_version", "about")]
+        if unknown:
+            raise HarnessError(f"strategy.{unknown[0]}: unknown key, {did_you_mean(unknown[0], names)}")
+        return cls(**{k: v for k, v in config.items() if k in names})
+
+    @property
+    def frozen(self) -> bool:
+        """The carried part never moves: features can be computed once."""
+        return self.carry != "nothing" and (self.lr == 0 or self.relative_lr == 0)
+
+    @property
+    def features(self) -> bool:
+        """The encoder serves as features or as a table under a task network (not fine-tuned as a whole)."""
+        return self.carry == "embeddings" or self.frozen
