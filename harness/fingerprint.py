@@ -1,0 +1,46 @@
+"""Fingerprints of file contents and of plain data. They key every cache and enter the cell id; torch-free."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+
+_BLOCK = 1 << 22
+_known: dict[tuple[str, int, int, int], str] = {}
+
+
+def file_fingerprint(path: Path | str) -> str:
+    """SHA-256 of a file's content as hex. Read once per process while size, time and inode stay.
+
+    Raises:
+        HarnessError: the file is missing or cannot be read.
+    """
+    path = Path(path)
+    try:
+        stat = path.stat()
+        key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if key not in _known:
+            digest = hashlib.sha256()
+            with path.open("rb") as f:
+                while block := f.read(_BLOCK):
+                    digest.update(block)
+            _known[key] = digest.hexdigest()
+        return _known[key]
+    except OSError as e:
+        raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
+
+
+def files_fingerprint(files: Mapping[str, Path]) -> str:
+    """One hex digest over the contents of files and the roles they play, but not over where they lie."""
+    return data_fingerprint({role: file_fingerprint(path) for role, path in files.items()})
+
+
+def data_fingerprint(value: Any) -> str:
+    """SHA-256 as hex of anything JSON takes, independent of the order of keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
