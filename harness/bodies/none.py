@@ -1,0 +1,17 @@
+"""No task network: the head reads the encoder's states."""
+
+from __future__ import annotations
+
+from harness.bodies.base import Body
+from harness.data.units import Encoded, Units
+
+
+class NoBody(Body):
+    """Identity; pooling stays the encoder's own."""
+
+    def __init__(self, input_size: int) -> None:
+        super().__init__()
+        self.hidden = input_size
+
+    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
+        return encoded
