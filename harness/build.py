@@ -9,7 +9,17 @@ from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
 
-META = ("_target_", "_files_", "recipe", "result_version", "about", "table", "feature_body", "layers", "pairs")
+META = (
+    "_target_",
+    "_files_",
+    "recipe",
+    "result_version",
+    "about",
+    "table",
+    "feature_body",
+    "layers",
+    "pairs",
+)
 """Keys of a group's YAML that speak to the engine and do not reach ``_target_``."""
 
 

@@ -1,10 +1,53 @@
-"""From a composed configuration to a cell: what exactly will run, under which identity, and whether it should."""
+"""From a composed configuration to a cell: what exactly will run, under which identity, and whether to run it.
+
+Torch-free throughout: the driver of a sweep resolves hundreds of cells before anything heavy is loaded.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import regex
+
+from harness.build import build, locate
+from harness.errors import HarnessError, did_you_mean
+from harness.fingerprint import data_fingerprint, files_fingerprint
+from harness.settings import typed
+from harness.strategies.base import Strategy
+
+ENGINE_VERSION = 1
+"""Raised when a fix in the engine changes results."""
+
+GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
+PLACES = ("path", "train", "dev", "test", "files", "url")
+"""Keys that say where things lie: their content counts, not the place."""
+NOT_IDENTITY = {
+    "trainer": (
+        "eval_batch_size", "max_units_per_batch", "accelerator", "devices", "threads",
+        "gradient_checkpointing", "save",
+    ),
+    "encoder": ("about", "recipe", "_files_", "table", "joint"),
+    "strategy": ("about", "recipe"),
+    "task": ("about", "recipe", "_files_", "feature_body"),
+    "body": ("about", "recipe"),
+}  # fmt: skip
+RECIPE = {
+    "lr": "optimizer",
+    "weight_decay": "optimizer",
+    "epochs": "trainer",
+    "batch_size": "trainer",
+    "dropout": "trainer",
+    "patience": "trainer",
+    "warmup": "schedule",
+}
+FALLBACK = {
+    "lr": 1e-3, "weight_decay": 0.0, "epochs": 10, "batch_size": 32, "dropout": 0.1, "patience": None,
+    "warmup": 0.0, "schedule": "constant",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +78,231 @@ class Cell:
         return "/".join(self.folder.parts[-5:])
 
 
-def prepare(config: dict[str, Any]) -> Cell:
-    """Resolve one configuration. Raises HarnessError naming the key, the value and the mend."""
-    raise NotImplementedError
+def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell:
+    """Resolve one configuration.
+
+    Args:
+        config: the composed configuration as plain data.
+        overrides: what was given on the command line (``key=value``), for the variant's name.
+
+    Raises:
+        HarnessError: names the key, the value and the mend; nothing has been read or written by then.
+    """
+    given = typed(config)
+    _need_groups(given)
+    task = build(given["task"])
+    resolved = resolve(given)
+    reason = reason_to_skip(resolved, n_texts=task.n_texts)
+    cache_dir = cache_folder(given["cache_dir"])
+    files = {} if reason else _files(resolved, cache_dir)
+    cell = cell_id(resolved, files)
+    folder = Path(given["results_dir"]).expanduser().absolute()
+    for part in (resolved["task"]["name"], resolved["encoder"]["name"], resolved["strategy"]["name"], cell):
+        folder /= slug(str(part))
+    return Cell(
+        id=cell,
+        seed=given["seed"],
+        folder=folder / f"seed-{given['seed']}",
+        config=resolved,
+        variant=variant(given, resolved, overrides),
+        skip=reason,
+        cache_dir=cache_dir,
+    )
+
+
+def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill what was left open: explicit values stay, then the encoder's recipe for the strategy, then the
+    strategy's own, then the engine's defaults."""
+    out: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
+    strategy = Strategy.from_config(out["strategy"])
+    recipe = _recipe(out["encoder"], out["strategy"])
+    for key, section in RECIPE.items():
+        if out[section][key] is None or out[section][key] == "auto":
+            out[section][key] = recipe.get(key, FALLBACK[key])
+    if out["trainer"]["patience"] == "auto":
+        out["trainer"]["patience"] = FALLBACK["patience"]
+    if out["schedule"]["name"] == "auto":
+        out["schedule"]["name"] = recipe.get("schedule", FALLBACK["schedule"])
+    out = typed(out)
+    features = strategy.features or bool(out["encoder"].get("table"))
+    out["body"] = _body(out["body"], recipe, features=features, task=out["task"])
+    if out["encoder"].get("pairs", "auto") in (None, "auto"):
+        joint = bool(out["encoder"].get("joint")) and not features
+        out["encoder"]["pairs"] = "joint" if joint else "separate"
+    if out["encoder"].get("layers") is None:
+        out["encoder"]["layers"] = "top"
+    return out
+
+
+def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str, Any]:
+    recipes = encoder.get("recipe") or {}
+    merged = {**(strategy.get("recipe") or {}), **(recipes.get(strategy["name"]) or {})}
+    known = {*RECIPE, "schedule", "body", "source"}
+    for key in merged:
+        if key not in known:
+            where = f"encoder {encoder['name']}, recipe.{strategy['name']}.{key}"
+            raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, known)}")
+    return {k: v for k, v in merged.items() if v is not None}
+
+
+def _body(
+    body: Mapping[str, Any], recipe: Mapping[str, Any], *, features: bool, task: Mapping[str, Any]
+) -> dict[str, Any]:
+    if body["name"] != "auto":
+        return dict(body)
+    chosen = recipe.get("body") or (task.get("feature_body", "bilstm") if features else "none")
+    return dict(chosen) if isinstance(chosen, Mapping) else load_group("body", str(chosen))
+
+
+def load_group(group: str, name: str) -> dict[str, Any]:
+    """An option of a configuration group as plain data, from the installed configuration.
+
+    Raises:
+        HarnessError: there is no such option.
+    """
+    from omegaconf import OmegaConf
+
+    from harness.paths import conf_dir
+
+    path = conf_dir() / group / f"{name}.yaml"
+    if not path.is_file():
+        names = [p.stem for p in path.parent.glob("*.yaml")]
+        raise HarnessError(f"{group}={name}: there is none of that name, {did_you_mean(name, names)}")
+    data = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return {str(k): v for k, v in data.items()} if isinstance(data, dict) else {}
+
+
+def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
+    """Why the cell makes no sense or equals another one; None when it should run."""
+    encoder, strategy, body = (
+        resolved["encoder"],
+        Strategy.from_config(resolved["strategy"]),
+        resolved["body"],
+    )
+    name, layers = encoder["name"], encoder["layers"]
+    if encoder.get("table") and strategy.carry == "encoder" and not strategy.frozen:
+        return (
+            f"{name} is an embedding table: strategy={strategy.name} would be the same cell as embedding_init"
+        )
+    if layers != "top" and (encoder.get("table") or strategy.carry == "embeddings"):
+        return f"encoder.layers={layers}: an embedding table has no layers to choose from"
+    if strategy.layer_decay is not None and (encoder.get("table") or strategy.features):
+        return f"strategy.layer_decay={strategy.layer_decay}: no layers are fine-tuned here"
+    if body["name"] == "attention_flow" and n_texts == 1:
+        return "body=attention_flow joins two texts, the task has one"
+    if body["name"] == "attention_flow" and encoder["pairs"] == "joint":
+        return "body=attention_flow needs the texts apart: encoder.pairs=separate"
+    if (
+        resolved["task"].get("feature_body") == "attention_flow"
+        and encoder["pairs"] == "separate"
+        and body["name"] != "attention_flow"
+    ):
+        return f"body={body['name']} over separate texts: the question would never meet the context"
+    return None
+
+
+def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:
+    out = {}
+    for group in ("encoder", "task"):
+        find = resolved[group].get("_files_")
+        out[group] = files_fingerprint(locate(find)(resolved[group], cache_dir)) if find else ""
+    return out
+
+
+def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
+    """12 hex digits over the resolved configuration and the fingerprints of data and encoder."""
+    parts: dict[str, Any] = {g: _identity(resolved[g], leave_out=NOT_IDENTITY.get(g, ())) for g in GROUPS}
+    parts["limit"] = resolved["limit"]
+    parts["files"] = dict(files)
+    parts["engine"] = ENGINE_VERSION
+    return data_fingerprint(parts)[:12]
+
+
+def _identity(value: Any, *, leave_out: Sequence[str]) -> Any:
+    if isinstance(value, Mapping):
+        skip = {*leave_out, *PLACES}
+        kept = {k: v for k, v in value.items() if k not in skip or (k in PLACES and v == "none")}
+        return {k: _identity(v, leave_out=leave_out) for k, v in kept.items()}
+    return value
+
+
+def variant(
+    given: Mapping[str, Any], resolved: Mapping[str, Any], overrides: Sequence[str]
+) -> dict[str, Any]:
+    """Settings that tell this cell from the default one of the same encoder, strategy and task."""
+    plain = resolve({**given, **_default_sections()})
+    out: dict[str, Any] = {}
+    for group in ("body", "optimizer", "schedule", "trainer"):
+        mine = _flat(_identity(resolved[group], leave_out=NOT_IDENTITY.get(group, ())))
+        theirs = _flat(_identity(plain[group], leave_out=NOT_IDENTITY.get(group, ())))
+        skip = ("_target_", "result_version")
+        differ = {k: v for k, v in mine.items() if k not in skip and theirs.get(k) != v}
+        out |= {group if k == "name" else f"{group}.{k}": v for k, v in differ.items()}
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        group, _, field = key.partition(".")
+        if group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
+            out[key] = _dig(resolved, key, value)
+    return dict(sorted(out.items()))
+
+
+def _default_sections() -> dict[str, Any]:
+    names = {"body": "auto", "optimizer": "adamw", "schedule": "auto", "trainer": "default"}
+    sections = {group: load_group(group, name) for group, name in names.items()}
+    return {k: v for k, v in typed_sections(sections).items() if k in names}
+
+
+def typed_sections(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections brought to their types, on top of harmless top-level values."""
+    top = {
+        "seed": 0,
+        "limit": None,
+        "timeout": None,
+        "results_dir": ".",
+        "cache_dir": None,
+        "fail_fast": False,
+    }
+    return typed({**top, **sections})
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        out |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
+    return out
+
+
+def _dig(config: Mapping[str, Any], dotted: str, default: Any) -> Any:
+    value: Any = config
+    for part in dotted.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return default
+        value = value[part]
+    return value
+
+
+def _need_groups(config: Mapping[str, Any]) -> None:
+    for group in GROUPS:
+        if not isinstance(config.get(group), Mapping):
+            raise HarnessError(f"{group}: nothing is chosen; add {group}=NAME (see `harness list`)")
+        if not config[group].get("name") or config[group]["name"] == "???":
+            raise HarnessError(f"{group}.name is missing: give {group}.name=NAME")
+    for group in ("encoder", "task"):
+        if config[group].get("path") == "???":
+            raise HarnessError(f"{group}.path is missing: give {group}.path=PATH")
+
+
+def cache_folder(given: str | None) -> Path:
+    """Where features, tables and downloads are kept: as given, else $HARNESS_CACHE, else the user's cache."""
+    place = given or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
+    return Path(place).expanduser().absolute()
+
+
+def slug(name: str, *, most: int = 80) -> str:
+    """A folder name for ``name``: itself where that is safe and at most ``most`` bytes, else cut and changed
+    with a hash of the whole behind it, so that no two names share a folder."""
+    clean = regex.sub(r"[^\p{L}\p{M}\p{N}_.+-]+", "-", name).lstrip(".-")
+    if clean == name and len(name.encode()) <= most:
+        return name
+    head = clean.encode()[: most - 9].decode(errors="ignore")
+    return f"{head}-{data_fingerprint(name)[:8]}"

@@ -1,0 +1,132 @@
+"""The typed fields of a configuration: each value is brought to its type or refused with its key.
+
+Text given for a number (``lr='1e-5'``) becomes the number; anything else of the wrong type is an error before
+any data are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.errors import HarnessError, did_you_mean
+
+Check = Callable[[str, Any], Any]
+
+
+def number(*, low: float | None = None, high: float | None = None, whole: bool = False) -> Check:
+    """A finite number in [low, high]; ``whole`` = an integer."""
+
+    def check(key: str, value: Any) -> float | int:
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            out = float(value)
+            if not math.isfinite(out) or (whole and out != int(out)):
+                raise ValueError
+        except (TypeError, ValueError):
+            kind = "a whole number" if whole else "a number"
+            raise HarnessError(f"{key}={value!r}: {kind} is wanted") from None
+        if (low is not None and out < low) or (high is not None and out > high):
+            span = f">= {low}" if high is None else f"between {low} and {high}"
+            raise HarnessError(f"{key}={value!r}: must be {span}")
+        return int(out) if whole else out
+
+    return check
+
+
+def choice(*valid: str) -> Check:
+    def check(key: str, value: Any) -> str:
+        if value not in valid:
+            raise HarnessError(f"{key}={value!r}: {did_you_mean(str(value), valid)}")
+        return str(value)
+
+    return check
+
+
+def truth(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise HarnessError(f"{key}={value!r}: true or false is wanted")
+    return value
+
+
+def text(key: str, value: Any) -> str:
+    if value is None or isinstance(value, dict | list):
+        raise HarnessError(f"{key}={value!r}: a text is wanted")
+    return str(value)
+
+
+def optional(check: Check) -> Check:
+    return lambda key, value: None if value is None else check(key, value)
+
+
+def or_auto(check: Check) -> Check:
+    return lambda key, value: value if value == "auto" else optional(check)(key, value)
+
+
+def _betas(key: str, value: Any) -> list[float]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise HarnessError(f"{key}={value!r}: two numbers are wanted, such as [0.9, 0.999]")
+    return [number(low=0, high=1)(key, v) for v in value]
+
+
+_count = number(low=1, whole=True)
+_rate = number(low=0)
+SCHEDULES = ("constant", "linear", "cosine")
+SECTIONS: dict[str, dict[str, Check]] = {
+    "": {
+        "seed": number(low=0, high=2**32 - 1, whole=True),
+        "limit": optional(_count),
+        "timeout": optional(number(low=0.001)),
+        "results_dir": text,
+        "cache_dir": optional(text),
+        "fail_fast": truth,
+    },
+    "optimizer": {
+        "name": choice("adamw"),
+        "lr": optional(_rate),
+        "weight_decay": optional(_rate),
+        "betas": _betas,
+        "eps": number(low=0),
+        "max_grad_norm": optional(number(low=1e-12)),
+    },
+    "schedule": {"name": choice("auto", *SCHEDULES), "warmup": optional(number(low=0, high=1))},
+    "trainer": {
+        "epochs": optional(_count),
+        "batch_size": optional(_count),
+        "eval_batch_size": _count,
+        "max_units_per_batch": optional(_count),
+        "max_units": optional(_count),
+        "overlap": number(low=0, whole=True),
+        "select": choice("best", "last"),
+        "patience": or_auto(_count),
+        "dropout": optional(number(low=0, high=0.999)),
+        "precision": choice("32-true", "bf16-mixed", "16-mixed"),
+        "accelerator": choice("auto", "cpu", "gpu", "cuda", "mps"),
+        "devices": number(low=1, whole=True),
+        "threads": optional(_count),
+        "gradient_checkpointing": truth,
+        "save": truth,
+    },
+}
+
+
+def typed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``config`` in which every field of :data:`SECTIONS` has its type.
+
+    Raises:
+        HarnessError: a value of the wrong type or range, or an unknown key in one of these sections.
+    """
+    out = dict(config)
+    for section, checks in SECTIONS.items():
+        values = out if not section else dict(out.get(section) or {})
+        prefix = f"{section}." if section else ""
+        for key in values if section else ():
+            if key not in checks:
+                raise HarnessError(f"{prefix}{key}: unknown key, {did_you_mean(key, checks)}")
+        for key, check in checks.items():
+            values[key] = check(prefix + key, values.get(key))
+        if section:
+            out[section] = values
+    return out
