@@ -1,4 +1,4 @@
-"""Text files as they come: encodings, byte order marks, line ends, compression; and where a split's files lie.
+"""Text files as they come: encodings, byte order marks, line ends, compression; and where splits lie.
 
 Everything that reads a text goes through :func:`open_text`, so the same data with Windows line ends, with a
 byte order mark or gzipped is the same data, and :func:`fingerprint` says so.
@@ -75,8 +75,8 @@ def locate(config: Mapping[str, Any]) -> dict[str, list[Path]]:
     """Local files of each split a task's configuration names; empty when it names none.
 
     ``train``, ``dev`` and ``test`` name files (or patterns such as ``data/train-*.parquet``, or lists of
-    them); what they leave open is looked up in the folder ``path`` under the names that ``files`` lists for it,
-    the first that is there.
+    them); what they leave open is looked up in the folder ``path`` under the names that ``files`` lists for
+    it; the first that is there counts.
 
     Raises:
         HarnessError: a named file is missing, or ``path`` holds none for train.
@@ -101,7 +101,7 @@ def locate(config: Mapping[str, Any]) -> dict[str, list[Path]]:
 
 
 def by_role(located: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    """One path a role, as ``_files_`` functions return them; further files of a split as ``train-1`` and on."""
+    """One path a role, as ``_files_`` functions return them; a split's further files are ``train-1`` and on."""
     return {
         role if i == 0 else f"{role}-{i}": path
         for role, paths in located.items()
@@ -135,7 +135,7 @@ def _strict(data: bytes, path: Path, encoding: str) -> str:
         line = data.count(b"\n", 0, e.start) + 1
         bad = data[e.start : e.start + 1]
         raise HarnessError(
-            f"{path}, line {line}: byte {bad!r} is not {encoding}; give the file's encoding (auto, latin-1, ...)"
+            f"{path}, line {line}: byte {bad!r} is not {encoding}; give the encoding (auto, latin-1, ...)"
         ) from None
 
 

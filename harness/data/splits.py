@@ -96,7 +96,7 @@ def _divide(examples: Sequence[T], taken: set[int], notes: list[str]) -> Cut[T]:
 
 
 def _quotas(counts: Counter[Hashable], fraction: float, target: int) -> dict[Hashable, int]:
-    """How many each class gives: its share rounded down, then one more by largest remainder up to the target."""
+    """How many each class gives: its share rounded down, then one more by largest remainder to the target."""
     quotas = {c: min(int(fraction * n), n - 1) for c, n in counts.items()}
     by_remainder = sorted(counts, key=lambda c: fraction * counts[c] - quotas[c], reverse=True)
     missing = target - sum(quotas.values())

@@ -1,0 +1,306 @@
+"""Rows of labelled data out of csv, tsv, jsonl, json, Parquet and plain ``label text`` lines.
+
+A value stays what the file says: no text is ever taken for a missing value, no label for a number. tsv files
+are read with quoting off, as GLUE-style data are written; csv files with doubled quotes and quoted line breaks
+(RFC 4180).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.data.files import decode, read_bytes
+from harness.errors import HarnessError, did_you_mean
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".ft": "fasttext",
+}
+FASTTEXT = "__label__"
+Line = tuple[int, Any]
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of one file or one split of a hub data set.
+
+    Attributes:
+        source: for messages: the file's path or the data set's id and split.
+        columns: names in the order of the file.
+        rows: one dict a row; strings from text files, JSON values else.
+        at: where each row stands in its source, counted from 1: a line or a row, as ``unit`` says.
+        names: class names of columns that hold their numbers.
+    """
+
+    source: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    at: list[int]
+    unit: str = "line"
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def where(self, row: int) -> str:
+        """Source and place of a row (counted from 0), for messages."""
+        return f"{self.source}, {self.unit} {self.at[row]}"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read.
+
+    Attributes:
+        format: one of :data:`FORMATS`; None = from the name's ending and, failing that, the content.
+        encoding: see :func:`harness.data.files.decode`.
+        quoting: whether quotes are marks rather than text; None = yes in csv, no in tsv.
+        delimiter: of csv and tsv; None = as the format says.
+        columns: names of the columns of a csv or tsv without a header line.
+        has_header: whether a first row is a header although ``columns`` are given.
+    """
+
+    format: str | None = None
+    encoding: str = "auto"
+    quoting: bool | None = None
+    delimiter: str | None = None
+    columns: Sequence[str] | None = None
+    has_header: Callable[[list[str]], bool] = lambda cells: False
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise HarnessError(f"format {self.format!r} is not known; {did_you_mean(self.format, FORMATS)}")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise HarnessError(f"delimiter {self.delimiter!r}: give one character")
+
+
+def read_table(path: Path, how: Reading | None = None, *, notes: list[str] | None = None) -> Table:
+    """All rows of a file (``.gz`` too).
+
+    Args:
+        path: the file.
+        how: options.
+        notes: gets sentences about what was assumed (an encoding).
+
+    Raises:
+        HarnessError: names file, line and what is wrong with it.
+    """
+    how = how or Reading()
+    data = read_bytes(path)
+    if (how.format or _by_name(path)) == "parquet" or (how.format is None and data.startswith(b"PAR1")):
+        return _parquet(data, path)
+    text = decode(data, path=path, encoding=how.encoding, notes=notes)
+    kind = how.format or _by_name(path) or _sniff(text, how)
+    if not text.strip():
+        raise HarnessError(f"{path}: the file is empty")
+    return _READERS[kind](text, path, how)
+
+
+def _by_name(path: Path) -> str | None:
+    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return _SUFFIXES.get(name.suffix.lower())
+
+
+def _sniff(text: str, how: Reading) -> str:
+    """Format of a text whose name says nothing."""
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    if first.startswith(FASTTEXT):
+        return "fasttext"
+    if first.lstrip()[:1] in ("{", "["):
+        try:
+            return "jsonl" if isinstance(json.loads(first), dict) else "json"
+        except ValueError:
+            return "json" if _is_json(text) else "label_text"
+    cells = first.split("\t")
+    return "tsv" if len(cells) > 1 and (how.columns or how.has_header(cells)) else "label_text"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _separated(text: str, path: Path, how: Reading, *, tabs: bool) -> Table:
+    delimiter = how.delimiter or ("\t" if tabs else ",")
+    quoting = not tabs if how.quoting is None else how.quoting
+    rows = _quoted(text, path, delimiter) if quoting else _unquoted(text, delimiter)
+    at, header = next(rows)
+    first: list[tuple[int, list[str]]] = []
+    if how.columns and not how.has_header(header):
+        first = [(at, header)]
+        header = list(how.columns)
+    columns = _names(header, path)
+    table = Table(str(path), columns, [], [])
+    for at, cells in [*first, *rows]:
+        table.rows.append(dict(zip(columns, _fit(cells, columns, path, at), strict=True)))
+        table.at.append(at)
+    return table
+
+
+def _quoted(text: str, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=delimiter, strict=True)
+    old_limit = csv.field_size_limit(sys.maxsize)
+    start = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield start, cells
+            start = reader.line_num + 1
+    except csv.Error as e:
+        raise HarnessError(
+            f"{path}: the row that begins in line {start} is not well quoted ({e}); double the quotes inside "
+            "quoted fields, or read quotes as text with quoting=false"
+        ) from None
+    finally:
+        csv.field_size_limit(old_limit)
+
+
+def _unquoted(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    for at, line in _lines(text):
+        yield at, line.split(delimiter)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that hold something, with their numbers."""
+    for at, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield at, line
+
+
+def _names(header: list[str], path: Path) -> list[str]:
+    names = [cell.strip() or f"column_{i}" for i, cell in enumerate(header, start=1)]
+    double = [n for i, n in enumerate(names) if n in names[:i]]
+    if double:
+        raise HarnessError(
+            f"{path}: two columns are named {double[0]!r}; without a header line, name the columns: "
+            "columns=[label,text]"
+        )
+    return names
+
+
+def _fit(cells: list[str], columns: list[str], path: Path, at: int) -> list[str]:
+    if len(cells) > len(columns) and not any(cells[len(columns) :]):
+        return cells[: len(columns)]
+    if len(cells) != len(columns):
+        raise HarnessError(
+            f"{path}, line {at}: {len(cells)} field(s) where the columns are {len(columns)} "
+            f"({', '.join(columns)}); check the delimiter and the quotes of this line"
+        )
+    return cells
+
+
+def _jsonl(text: str, path: Path, how: Reading) -> Table:
+    rows: list[Line] = []
+    for at, line in _lines(text):
+        try:
+            rows.append((at, json.loads(line)))
+        except ValueError as e:
+            raise HarnessError(f"{path}, line {at}: not JSON ({e})") from None
+    return _records(rows, path, unit="line")
+
+
+def _json(text: str, path: Path, how: Reading) -> Table:
+    try:
+        data = json.loads(text)
+    except ValueError as e:
+        if _starts_with_object(text):
+            return _jsonl(text, path, how)
+        raise HarnessError(f"{path}: not JSON ({e})") from None
+    if isinstance(data, dict) and all(isinstance(v, list) for v in data.values()) and data:
+        lists = list(data.values())
+        if len(lists) == 1 and all(isinstance(r, dict) for r in lists[0]):
+            data = lists[0]
+        elif len({len(v) for v in lists}) == 1:
+            data = [dict(zip(data, values, strict=True)) for values in zip(*lists, strict=True)]
+    if isinstance(data, dict):
+        data = [data] if not any(isinstance(v, list | dict) for v in data.values()) else None
+    if not isinstance(data, list):
+        raise HarnessError(f"{path}: neither a list of objects nor an object of equally long lists")
+    return _records(list(enumerate(data, start=1)), path, unit="row")
+
+
+def _starts_with_object(text: str) -> bool:
+    return text.lstrip().startswith("{") and _is_json(text.lstrip().split("\n", 1)[0])
+
+
+def _records(rows: list[Line], path: Path, *, unit: str) -> Table:
+    columns: dict[str, None] = {}
+    for at, row in rows:
+        if not isinstance(row, dict):
+            raise HarnessError(f"{path}, {unit} {at}: {row!r:.40} is not an object with named values")
+        columns.update(dict.fromkeys(row))
+    return Table(str(path), list(columns), [row for _, row in rows], [at for at, _ in rows], unit)
+
+
+def _label_text(text: str, path: Path, how: Reading) -> Table:
+    lines = list(_lines(text))
+    blank = "\t" if all("\t" in line for _, line in lines) else " "
+    rows = []
+    for _, line in lines:
+        label, _, rest = line.partition(blank)
+        rows.append({"label": label, "text": rest})
+    return Table(str(path), ["label", "text"], rows, [at for at, _ in lines])
+
+
+def _fasttext(text: str, path: Path, how: Reading) -> Table:
+    table = Table(str(path), ["label", "text"], [], [])
+    for at, line in _lines(text):
+        words = line.split(" ")
+        labels = [w for w in words if w.startswith(FASTTEXT)]
+        if len(labels) != 1 or not words[0].startswith(FASTTEXT):
+            what = f"{len(labels)} labels ({' '.join(labels)})" if labels else "no label"
+            raise HarnessError(
+                f"{path}, line {at}: {what}; each line is one {FASTTEXT}NAME, a blank and the text"
+            )
+        table.rows.append({"label": labels[0].removeprefix(FASTTEXT), "text": " ".join(words[1:])})
+        table.at.append(at)
+    return table
+
+
+def _parquet(data: bytes, path: Path) -> Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+    except (pyarrow.ArrowInvalid, OSError) as e:
+        raise HarnessError(f"{path}: not a Parquet file ({e})") from None
+    names = _class_names((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    rows = table.to_pylist()
+    return Table(str(path), table.column_names, rows, list(range(1, len(rows) + 1)), "row", names)
+
+
+def _class_names(metadata: bytes) -> dict[str, list[str]]:
+    """Names of the classes a Parquet export of the hub keeps in its metadata."""
+    try:
+        features = json.loads(metadata).get("info", {}).get("features", {})
+        return {k: list(f["names"]) for k, f in features.items() if isinstance(f, dict) and f.get("names")}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+_READERS: dict[str, Callable[[str, Path, Reading], Table]] = {
+    "csv": lambda text, path, how: _separated(text, path, how, tabs=False),
+    "tsv": lambda text, path, how: _separated(text, path, how, tabs=True),
+    "jsonl": _jsonl,
+    "json": _json,
+    "label_text": _label_text,
+    "fasttext": _fasttext,
+}
+FORMATS = (*_READERS, "parquet")
