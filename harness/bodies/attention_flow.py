@@ -1,0 +1,106 @@
+"""Attention flow: a question and a context read each other.
+
+With contextual states ``h_t`` of the context and ``u_j`` of the question, both from one shared BiLSTM
+(Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", section 2; the shared encoder and
+the reduction are those of Clark & Gardner 2018, "Simple and Effective Multi-Paragraph Reading
+Comprehension", section 2.1)::
+
+    S_tj = w_h . h_t + w_u . u_j + (w_m * h_t) . u_j       trilinear similarity
+    a_t  = sum_j softmax_j(S_tj) u_j                       context to question
+    b    = sum_t softmax_t(max_j S_tj) h_t                 question to context
+    g_t  = relu(W [h_t; a_t; h_t * a_t; h_t * b])          reduced to the width of h_t
+    m    = BiLSTM(g)                                       modelling layer
+
+The context's new states are ``m``, the question's are ``u``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from harness.bodies.base import Body
+from harness.bodies.rnn import MaskedLSTM
+from harness.data.units import Encoded, Units
+from harness.errors import HarnessError
+
+
+class AttentionFlow(Body):
+    """See the module's formulas.
+
+    Args:
+        input_size: H of the states that come in.
+        hidden: LSTM units each direction; the states that come out are twice as wide.
+        dropout: of the input of both LSTMs and of the reduction, in training only.
+
+    Raises:
+        HarnessError: a size or a rate outside its range; or, in ``forward``, anything but two texts.
+    """
+
+    pooling = "max"
+    pairs = "separate"
+
+    def __init__(self, input_size: int, hidden: int = 100, dropout: float = 0.2) -> None:
+        super().__init__()
+        if hidden < 1:
+            raise HarnessError(f"body.hidden={hidden}: must be at least 1")
+        if not 0 <= dropout < 1:
+            raise HarnessError(f"body.dropout={dropout}: must lie in [0, 1)")
+        self.hidden = 2 * hidden
+        self.dropout = nn.Dropout(dropout)
+        self.contextual = MaskedLSTM(input_size, hidden=hidden)
+        self.attention = FlowAttention(self.hidden)
+        self.reduce = nn.Linear(4 * self.hidden, self.hidden)
+        self.modelling = MaskedLSTM(self.hidden, hidden=hidden)
+
+    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
+        """(B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden) and (B, Sc, 2 hidden), zero at padding."""
+        if len(encoded) != 2 or len(units) != 2:
+            raise HarnessError(
+                "body=attention_flow needs two texts encoded apart (question and context): "
+                "use a task over pairs with encoder.pairs=separate, or body=none or body=bilstm"
+            )
+        question, context = (
+            self.contextual(self.dropout(e.states), u.mask) for e, u in zip(encoded, units, strict=True)
+        )
+        flow = self.attention(question, context, question_mask=units[0].mask, context_mask=units[1].mask)
+        reduced = torch.relu(self.reduce(self.dropout(flow)))
+        return Encoded(question), Encoded(self.modelling(self.dropout(reduced), units[1].mask))
+
+
+class FlowAttention(nn.Module):
+    """Both directions of attention over one similarity matrix; D is the width of both sides' states."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        # a common bias would cancel in both softmaxes, so there is none
+        self.weight = nn.Parameter(torch.empty(3, width).uniform_(-1, 1) / (3 * width) ** 0.5)
+
+    def similarity(self, question: Tensor, context: Tensor) -> Tensor:
+        """(B, Sq, D) and (B, Sc, D) to (B, Sc, Sq), without a tensor of four axes."""
+        of_context, of_question, of_both = self.weight
+        product = (context * of_both) @ question.transpose(1, 2)
+        return product + (context @ of_context)[:, :, None] + (question @ of_question)[:, None, :]
+
+    def forward(
+        self, question: Tensor, context: Tensor, *, question_mask: Tensor, context_mask: Tensor
+    ) -> Tensor:
+        """[h; a; h * a; h * b] of each context unit.
+
+        Args:
+            question: (B, Sq, D), zero at padding.
+            context: (B, Sc, D), zero at padding.
+            question_mask, context_mask: (B, Sq) and (B, Sc) Bool.
+
+        Returns:
+            (B, Sc, 4 D)
+        """
+        similarity = self.similarity(question, context)
+        # not -inf: a row without any unit then attends to zeros, where -inf would give NaN
+        lowest = torch.finfo(similarity.dtype).min
+        similarity = similarity.masked_fill(~question_mask[:, None, :], lowest)
+        attended = torch.softmax(similarity, dim=2).to(question.dtype) @ question
+        best = similarity.amax(dim=2).masked_fill(~question_mask.any(1, keepdim=True), 0.0)
+        weight = torch.softmax(best.masked_fill(~context_mask, lowest), dim=1).to(context.dtype)
+        summary = weight[:, None, :] @ context  # (B, 1, D)
+        return torch.cat([context, attended, context * attended, context * summary], dim=-1)
