@@ -1,0 +1,170 @@
+"""Computing frozen features and reading them back as units whose input is the state itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.data.sequences import Sequences
+from harness.data.units import Encoded, UnitRow, Units
+from harness.encoders.base import Encoder, Group, Windowing
+
+VERSION = 1
+Layers = str | list[int]
+Progress = Callable[[int, int], None]
+_FIELDS = ("word_ids", "offsets", "segment")
+
+
+class FeatureEncoder(Encoder):
+    """Stands where the frozen encoder stood: its states are the units' input."""
+
+    def __init__(self, *, name: str, hidden: int, n_layers: int, pooling: str) -> None:
+        super().__init__()
+        self.name, self.hidden, self.n_layers, self.pooling = name, hidden, n_layers, pooling
+        self.max_units, self.pairs = None, "separate"
+
+    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+        states = units.inputs["states"].float()
+        if states.ndim == 4:  # (B, S, K, H)
+            return Encoded(states[:, :, -1], layers=states.permute(2, 0, 1, 3))
+        return Encoded(states)
+
+    def layer_groups(self) -> list[Group]:
+        return []
+
+    def embedding_encoder(self) -> Encoder:
+        raise TypeError("features have no embedding table")
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+@dataclass(slots=True)
+class Features:
+    """Frozen features of a set of sequences.
+
+    Attributes:
+        encoder: reads them.
+        rows: windows of each sequence, their only input being ``states`` (S, H) or (S, K, H), memory-mapped.
+        seconds: what tokenising and encoding cost when they were computed.
+        report: the tokenizer's report.
+        parameters: of the encoder that made them.
+    """
+
+    encoder: FeatureEncoder
+    rows: list[list[UnitRow]]
+    seconds: float
+    report: dict[str, float]
+    parameters: int
+
+
+def pick_layers(encoded: Encoded, layers: Layers) -> torch.Tensor:
+    """(B, S, H) for ``top``, else (K, B, S, H): all layers for ``mix``, the named ones for a list."""
+    if layers == "top":
+        return encoded.states
+    assert encoded.layers is not None
+    return encoded.layers if layers == "mix" else encoded.layers[[int(i) for i in layers]]
+
+
+def length_batches(rows: Sequence[UnitRow], *, max_units: int) -> list[list[int]]:
+    """Row numbers in batches of similar length, each at most ``max_units`` wide times high (one row at
+    least), longest first, so that memory is known from the first batch."""
+    batches: list[list[int]] = []
+    for i in sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i)):
+        if batches and len(rows[batches[-1][0]]) * (len(batches[-1]) + 1) <= max_units:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+def write_features(
+    folder: Path,
+    encoder: Encoder,
+    sequences: Sequences,
+    *,
+    windowing: Windowing,
+    layers: Layers,
+    device: torch.device,
+    autocast: torch.dtype | None,
+    progress: Progress,
+) -> None:
+    """Encode ``sequences`` and write states.npy and rows.npz to ``folder``; meta.json says what they are."""
+    begin = time.perf_counter()
+    windows = sequences.tokenize(encoder.tokenizer, windowing)
+    rows = [row for rs in windows for row in rs]
+    starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+    encoder = encoder.to(device).eval()
+    states: np.memmap | None = None
+    done = 0
+    for batch in length_batches(rows, max_units=8192):
+        units = Units.collate([rows[i] for i in batch], pad=encoder.tokenizer.pad).to(device)
+        block = _states(encoder, units, layers=layers, autocast=autocast)
+        if states is None:
+            shape = (int(starts[-1]), *block.shape[2:])
+            states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float32, shape)
+        for i, state in zip(batch, block, strict=True):
+            states[starts[i] : starts[i + 1]] = state[: len(rows[i])]
+        done += len(batch)
+        progress(done, len(rows))
+    assert states is not None
+    states.flush()
+    _write_rows(folder, windows)
+    meta: dict[str, Any] = {
+        "hidden": encoder.hidden, "n_layers": encoder.n_layers, "pooling": encoder.pooling, "name": encoder.name,
+        "parameters": sum(p.numel() for p in encoder.parameters()), "report": encoder.tokenizer.report(),
+        "seconds": time.perf_counter() - begin,
+    }  # fmt: skip
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+@torch.inference_mode()
+def _states(encoder: Encoder, units: Units, *, layers: Layers, autocast: torch.dtype | None) -> np.ndarray:
+    """(B, S, H) or (B, S, K, H) as float32."""
+    with torch.autocast(units.mask.device.type, dtype=autocast, enabled=autocast is not None):
+        picked = pick_layers(encoder(units, all_layers=layers != "top"), layers).float()
+    return (picked if picked.ndim == 3 else picked.permute(1, 2, 0, 3)).cpu().numpy()
+
+
+def _write_rows(folder: Path, windows: list[list[UnitRow]]) -> None:
+    rows = [row for rs in windows for row in rs]
+    arrays: dict[str, np.ndarray] = {f: np.concatenate([getattr(r, f) for r in rows]) for f in _FIELDS}
+    arrays["word_units"] = np.concatenate([r.word_units for r in rows])
+    arrays["lengths"] = np.array([len(r) for r in rows])
+    arrays["words"] = np.array([len(r.word_units) for r in rows])
+    arrays["windows"] = np.array([len(rs) for rs in windows])
+    np.savez(folder / "rows.npz", **arrays)
+
+
+def read_features(folder: Path) -> Features:
+    """Open what :func:`write_features` wrote; states stay on disk until they are read."""
+    meta = json.loads((folder / "meta.json").read_text())
+    with np.load(folder / "rows.npz") as data:
+        arrays = {k: data[k] for k in data.files}
+    states = np.load(folder / "states.npy", mmap_mode="r")
+    unit_at = np.concatenate([[0], np.cumsum(arrays["lengths"])])
+    word_at = np.concatenate([[0], np.cumsum(arrays["words"])])
+    rows: list[list[UnitRow]] = []
+    n = 0
+    for count in arrays["windows"].tolist():
+        windows = []
+        for window in range(count):
+            here, words = slice(unit_at[n], unit_at[n + 1]), slice(word_at[n], word_at[n + 1])
+            parts = {f: arrays[f][here] for f in _FIELDS}
+            windows.append(
+                UnitRow(
+                    {"states": states[here]}, word_units=arrays["word_units"][words], window=window, **parts
+                )
+            )
+            n += 1
+        rows.append(windows)
+    names = ("name", "hidden", "n_layers", "pooling")
+    encoder = FeatureEncoder(**{k: meta[k] for k in names})
+    return Features(encoder, rows, meta["seconds"], meta["report"], meta["parameters"])
