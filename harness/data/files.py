@@ -86,7 +86,7 @@ def locate(config: Mapping[str, Any]) -> dict[str, list[Path]]:
     candidates = config.get("files") or {}
     for role in ROLES:
         given = config.get(role)
-        if isinstance(given, str) and given.lower() == NONE:
+        if is_none(given):
             continue
         if given:
             found[role] = _given(given, role)
@@ -100,8 +100,13 @@ def locate(config: Mapping[str, Any]) -> dict[str, list[Path]]:
     return found
 
 
+def is_none(value: Any) -> bool:
+    """Whether a split's setting asks for no split at all."""
+    return isinstance(value, str) and value.lower() == NONE
+
+
 def by_role(located: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    """One path a role, as ``_files_`` functions return them; a split's further files are ``train-1`` and on."""
+    """One path a role, as ``_files_`` functions return them; further files of a split are ``train-1``, ..."""
     return {
         role if i == 0 else f"{role}-{i}": path
         for role, paths in located.items()

@@ -1,8 +1,8 @@
 """Rows of labelled data out of csv, tsv, jsonl, json, Parquet and plain ``label text`` lines.
 
 A value stays what the file says: no text is ever taken for a missing value, no label for a number. tsv files
-are read with quoting off, as GLUE-style data are written; csv files with doubled quotes and quoted line breaks
-(RFC 4180).
+are read with quoting off, as GLUE-style data are written; csv files with doubled quotes and quoted line
+breaks (RFC 4180).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""One class for each text or pair of texts. :mod:`.task` and :mod:`.scoring` import no torch."""

@@ -1,0 +1,165 @@
+"""From tables to labelled rows by split: local files or a hub data set, and splits that are cut.
+
+Rows hold plain strings; they become examples (with words) only after a limit has chosen among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.data.files import ROLES, is_none, locate
+from harness.data.splits import cut
+from harness.data.tables import Reading, Table, read_table
+from harness.data.text import Example, Text
+from harness.errors import HarnessError
+from tasks.classification.columns import Columns, Labels, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled row: its id, one or two texts, its class."""
+
+    id: str
+    texts: tuple[str, ...]
+    label: str
+
+    def example(self) -> Example:
+        return Example(self.id, tuple(Text.from_string(t) for t in self.texts), self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A hub data set: ``splits`` by role (None = the usual names), its own column names, what to note.
+
+    ``label`` may be a mapping from label level to column (or candidates).
+    """
+
+    id: str
+    config: str | None = None
+    revision: str | None = None
+    splits: Mapping[str, str] | None = None
+    text: Any = None
+    label: Any = None
+    note: str | None = None
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, Any] | None) -> Hub | None:
+        if not value:
+            return None
+        if isinstance(value, str):
+            return cls(value)
+        known = set(cls.__dataclass_fields__)
+        unknown = [k for k in value if k not in known]
+        if unknown or not value.get("id"):
+            raise HarnessError(
+                f"task.hub: {unknown or 'id'}; it takes {', '.join(sorted(known))}, id required"
+            )
+        return cls(**dict(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a task's data become rows; see :class:`tasks.classification.task.TextClassification`."""
+
+    where: Mapping[str, Any]
+    hub: Hub | None
+    columns: Columns
+    labels: Labels
+    how: Reading
+    allow_empty: bool
+
+    def rows(self, notes: list[str]) -> dict[str, list[Row]]:
+        """Rows of every split the data bring.
+
+        Raises:
+            HarnessError: no data, or a row that cannot be used.
+        """
+        check_roles(self.where)
+        files = locate(self.where)
+        if files:
+            tables = {role: [read_table(p, self.how, notes=notes) for p in ps] for role, ps in files.items()}
+            columns = self.columns
+        elif self.hub:
+            tables, columns = self._from_hub(self.hub, notes)
+        else:
+            raise HarnessError("no data: give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME")
+        if "train" not in tables:
+            raise HarnessError("task.train: no training data; give its file")
+        return {role: self._split(role, parts, columns) for role, parts in tables.items()}
+
+    def _from_hub(self, hub: Hub, notes: list[str]) -> tuple[dict[str, list[Table]], Columns]:
+        from harness.data.hub_data import load_hub
+
+        loaded = load_hub(hub.id, hub.splits, config=hub.config, revision=hub.revision)
+        notes.append(f"data: hub data set {hub.id}{f' at {hub.revision}' if hub.revision else ''}")
+        if hub.note:
+            notes.append(hub.note)
+        label = hub.label.get(self.labels.level or "fine") if isinstance(hub.label, Mapping) else hub.label
+        given = self.columns
+        columns = Columns(given.text or hub.text, given.text_b, given.label or label, given.id)
+        return {r: [t] for r, t in loaded.items() if not is_none(self.where.get(r))}, columns
+
+    def _split(self, role: str, tables: Sequence[Table], columns: Columns) -> list[Row]:
+        rows: list[Row] = []
+        for table in tables:
+            at = columns.find(table.columns, table.source)
+            sides = [at[side] for side in ("text", "text_b") if side in at]
+            for i in range(len(table)):
+                texts = tuple(read_text(table, i, c, allow_empty=self.allow_empty) for c in sides)
+                name = str(table.rows[i][at["id"]]) if "id" in at else f"{role}-{len(rows)}"
+                rows.append(Row(name, texts, self.labels.read(table, i, at["label"])))
+        if not rows:
+            raise HarnessError(f"{tables[0].source}: no rows below the header")
+        _check_ids(rows, tables)
+        return rows
+
+
+def check_roles(where: Mapping[str, Any]) -> None:
+    """Raises HarnessError where a split that must be there is said to be ``none``."""
+    for role in ("train", "test"):
+        if is_none(where.get(role)):
+            raise HarnessError(f"task.{role}=none: a cell needs a {role} split; only dev can be none")
+
+
+def cut_missing(
+    rows: dict[str, list[Row]],
+    *,
+    no_dev: bool,
+    fractions: Mapping[str, float],
+    seed: int,
+    notes: list[str],
+) -> dict[str, list[Row]]:
+    """All three splits: what the data lack is cut from train, stratified by class, test first.
+
+    Args:
+        rows: by role, train at least.
+        no_dev: leave dev empty.
+        fractions: of train, by role.
+        seed: of the cut.
+        notes: gets a sentence about each split that was cut.
+    """
+    out = {role: rows.get(role, []) for role in ROLES}
+    for role in ("test", "dev"):
+        if role in rows or (role == "dev" and no_dev):
+            continue
+        done = cut(out["train"], fractions[role], seed, stratify=lambda row: row.label)
+        out["train"], out[role] = done.rest, done.part
+        share = f"{100 * fractions[role]:g} %"
+        notes.append(f"{role}: {share} ({len(done.part)}) cut from train with seed {seed}, stratified")
+        notes += [f"{role}: {note}" for note in done.notes]
+    if no_dev and not out["dev"]:
+        notes.append("dev: none, as asked")
+    return out
+
+
+def _check_ids(rows: Sequence[Row], tables: Sequence[Table]) -> None:
+    seen: set[str] = set()
+    for row in rows:
+        if row.id in seen:
+            raise HarnessError(
+                f"{tables[0].source}: two rows have the id {row.id!r}; ids must be unique within a split, or "
+                "leave task.id out to number the rows"
+            )
+        seen.add(row.id)

@@ -1,0 +1,206 @@
+"""Text classification: one class for each text, or for each pair of texts. Imports no torch until a head is
+asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.data.files import by_role, is_none, locate
+from harness.data.splits import limit as take
+from harness.data.tables import Reading
+from harness.data.text import Example
+from harness.errors import HarnessError, did_you_mean
+from harness.task import Head, HeadInput, Prediction, Splits
+from tasks.classification import scoring
+from tasks.classification.columns import Columns, Labels, Names
+from tasks.classification.reader import Hub, Reader, Row, check_roles, cut_missing
+
+if TYPE_CHECKING:
+    from harness.data.units import UnitRow
+
+IGNORE = -100
+
+
+def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+    """Local files of the splits by role; none for hub data.
+
+    Raises:
+        HarnessError: a file is missing, or there is no data at all.
+    """
+    check_roles(config)
+    found = locate(config)
+    if not found and not config.get("hub"):
+        name = config.get("name", "text_classification")
+        raise HarnessError(
+            f"task {name}: no data; give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME"
+        )
+    return by_role(found)
+
+
+class TextClassification:
+    """See :class:`harness.task.Task`.
+
+    Args:
+        name: as in the results path.
+        kind: kind of task.
+        train, dev, test: files, patterns or lists of files. Null = look in ``path``, else cut from train;
+            ``dev=none`` = no dev split at all.
+        path: folder that holds local copies under the names in ``files``.
+        files: candidates for file names by split.
+        hub: id of a hub data set, or a mapping (:class:`~tasks.classification.reader.Hub`); used when no
+            local files are given.
+        text, text_b, label, id: columns. Null = guessed (text, label), one text (text_b), numbered (id).
+        label_names: class name of each raw label.
+        label_level: ``coarse`` reads ``HUM:ind`` as ``HUM``.
+        labels: the classes; null = those of train. A class that train lacks can then still be predicted.
+        metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
+        class_weights: ``balanced`` weighs class k by n / (K n_k) in the loss; null = all alike.
+        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+        format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
+        allow_empty: keep rows whose text is empty.
+    """
+
+    maximize = True
+    truncate = True
+    max_first: int | None = None
+
+    def __init__(
+        self,
+        *,
+        name: str = "text_classification",
+        kind: str = "text_classification",
+        train: Any = None,
+        dev: Any = None,
+        test: Any = None,
+        path: str | None = None,
+        files: Mapping[str, Any] | None = None,
+        hub: str | Mapping[str, Any] | None = None,
+        text: Names = None,
+        text_b: Names = None,
+        label: Names = None,
+        id: str | None = None,
+        label_names: Mapping[Any, str] | None = None,
+        label_level: str | None = None,
+        labels: Sequence[Any] | None = None,
+        metric: str = "accuracy",
+        positive: Any = None,
+        class_weights: str | None = None,
+        dev_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split_seed: int = 13,
+        format: str | None = None,
+        encoding: str = "auto",
+        quoting: bool | None = None,
+        delimiter: str | None = None,
+        columns: Sequence[str] | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        scoring.check_metric(metric)
+        if metric == "f1" and positive is None:
+            raise HarnessError("task.metric=f1 needs task.positive=LABEL: the class it is the F1 of")
+        if class_weights not in (None, "balanced"):
+            raise HarnessError(
+                f"task.class_weights={class_weights}: {did_you_mean(class_weights, ['balanced'])}"
+            )
+        self.name, self.kind, self.metric = name, kind, metric
+        self.n_texts = 2 if text_b else 1
+        self.positive = None if positive is None else str(positive)
+        self.class_weights = class_weights
+        self.labels: list[str] = []
+        self.weights: list[float] | None = None
+        self._declared = None if labels is None else [str(c) for c in labels]
+        self._fractions = {"dev": dev_fraction, "test": test_fraction}
+        self._seed = split_seed
+        self._no_dev = is_none(dev)
+        where = Columns(text, text_b, label, id)
+        names = None if label_names is None else {str(k): str(v) for k, v in label_names.items()}
+        self._reader = Reader(
+            where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
+            hub=Hub.of(hub),
+            columns=where,
+            labels=Labels(names, label_level),
+            how=Reading(format, encoding, quoting, delimiter, columns, where.is_header),
+            allow_empty=allow_empty,
+        )
+
+    def splits(self, *, limit: int | None = None) -> Splits:
+        """Read all data and fit the classes on all of train; a limit then takes a seeded sample a split."""
+        notes: list[str] = []
+        rows = cut_missing(
+            self._reader.rows(notes),
+            no_dev=self._no_dev,
+            fractions=self._fractions,
+            seed=self._seed,
+            notes=notes,
+        )
+        report = self._fit(rows, notes)
+        train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))
+        return Splits(train, dev, test, notes=notes, report=report)
+
+    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+        """``label``: 0-d, number of the class; -100 when train has no such class."""
+        self._check_read()
+        number = self.labels.index(example.gold) if example.gold in self.labels else IGNORE
+        return [{"label": np.array(number, dtype=np.int64)} for _ in rows]
+
+    def head(self, spec: HeadInput) -> Head:
+        from tasks.classification.head import ClassificationHead
+
+        self._check_read()
+        return ClassificationHead(spec, self.labels, self.weights)
+
+    def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
+        """See :func:`tasks.classification.scoring.score`."""
+        return scoring.score(predictions, examples, positive=self.positive)
+
+    def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
+        """Classes and weights from train; notes on classes that are not where they should be."""
+        counts = Counter(r.label for r in rows["train"])
+        self.labels = self._declared or sorted(counts, key=_natural)
+        unknown = [c for c in counts if c not in self.labels]
+        if unknown:
+            raise HarnessError(f"train holds label {unknown[0]!r}, which task.labels does not list; add it")
+        if len(self.labels) < 2:
+            raise HarnessError(f"train holds a single class, {self.labels[0]!r}: there is nothing to learn")
+        if self.positive is not None and self.positive not in self.labels:
+            raise HarnessError(f"task.positive={self.positive}: {did_you_mean(self.positive, self.labels)}")
+        for name in self.labels:
+            if not counts[name]:
+                notes.append(f"class {name!r} is listed in task.labels but has no example in train")
+        self.weights = balanced(self.labels, counts) if self.class_weights else None
+        absent = _absent(rows, self.labels, notes)
+        return {"classes": float(len(self.labels)), "labels_absent_from_train": float(absent)}
+
+    def _check_read(self) -> None:
+        if not self.labels:
+            raise RuntimeError("splits() must be called first: it fits the classes")
+
+
+def balanced(labels: Sequence[str], counts: Mapping[str, int]) -> list[float]:
+    """Weight n / (K n_k) of each class, K the classes that occur; 1 for a class that does not."""
+    present = [counts[c] for c in labels if counts.get(c)]
+    n = sum(present)
+    return [n / (len(present) * counts[c]) if counts.get(c) else 1.0 for c in labels]
+
+
+def _absent(rows: Mapping[str, Sequence[Row]], labels: Sequence[str], notes: list[str]) -> int:
+    """Note every class that only dev or test has; it stays gold and no prediction can match it."""
+    absent: set[str] = set()
+    for role in ("dev", "test"):
+        unseen = Counter(r.label for r in rows[role] if r.label not in labels)
+        absent |= set(unseen)
+        notes += [
+            f"label {c!r} is absent from train ({n} in {role}): always counted as wrong"
+            for c, n in sorted(unseen.items())
+        ]
+    return len(absent)
+
+
+def _natural(label: str) -> tuple[int, int, str]:
+    """Numbers in their order, then names in theirs."""
+    return (0, int(label), label) if label.isascii() and label.isdigit() else (1, 0, label)
