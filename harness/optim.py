@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from harness.encoders.base import Encoder, Group
+from harness.encoders.base import Encoder
 from harness.strategies.base import Strategy
 
 
@@ -78,7 +78,8 @@ def check_partition(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
     twice = [names.get(i, "?") for i in set(held) if held.count(i) > 1]
     missing = [names[i] for i in wanted - set(held)]
     extra = [names.get(i, "a parameter outside the model") for i in set(held) - wanted]
-    assert not (twice or missing or extra), f"twice: {twice}, missing: {missing}, not trainable: {extra}"
+    if twice or missing or extra:
+        raise AssertionError(f"groups: twice {twice}, missing {missing}, not trainable {extra}")
 
 
 def total_steps(examples: int, batch_size: int, epochs: int) -> int:

@@ -1,8 +1,8 @@
 """The record a cell leaves: a typed, versioned schema, written atomically.
 
-A cell's folder is ``<results>/<task>/<encoder>/<strategy>/<cell id>/seed-<n>/`` and holds ``record.json`` (this
-schema), ``config.yaml`` (resolved), ``predictions.parquet`` and ``log.txt``. ``record.json`` is written last: a
-folder without it is an unfinished cell. This module imports neither torch nor Hydra.
+A cell's folder is ``<results>/<task>/<encoder>/<strategy>/<cell id>/seed-<n>/`` and holds ``record.json``
+(this schema), ``config.yaml`` (resolved), ``predictions.parquet`` and ``log.txt``. ``record.json`` is written
+last: a folder without it is an unfinished cell. This module imports neither torch nor Hydra.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ RECORD = "record.json"
 @dataclass(slots=True)
 class Costs:
     """What the cell cost. Seconds are wall time. ``encode_seconds`` is the full price of tokenising and
-    computing frozen features, also when the cache paid (then ``encode_cached`` is True)."""
+    computing frozen features, also when the cache paid (then ``encode_cached`` is True).
+    ``overhead_seconds`` is what this run spent on anything but encoding, training and evaluation (reading
+    data, building the model, writing the record)."""
 
     encode_seconds: float = 0.0
     encode_cached: bool = False
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
+    overhead_seconds: float = 0.0
     total_seconds: float = 0.0
     examples_per_second: float = 0.0
     peak_memory_mb: float = 0.0
@@ -120,7 +123,9 @@ def read_record(folder: Path) -> Record:
         data["costs"] = Costs(**data.get("costs", {}))
         return Record(**{k: v for k, v in data.items() if k in known})
     except (ValueError, KeyError, TypeError) as e:
-        raise HarnessError(f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again") from e
+        raise HarnessError(
+            f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again"
+        ) from e
 
 
 def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:

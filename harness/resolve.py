@@ -1,4 +1,4 @@
-"""From a composed configuration to a cell: what exactly will run, under which identity, and whether to run it.
+"""From a composed configuration to a cell: what exactly will run, under which identity, and whether at all.
 
 Torch-free throughout: the driver of a sweep resolves hundreds of cells before anything heavy is loaded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ class Cell:
         variant: resolved settings that differ from what this encoder, strategy and task give by default.
         skip: the reason to skip it, or None.
         cache_dir: features, tables and downloads, absolute.
+        files: fingerprint of the content of the encoder's and of the task's files.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Cell:
     variant: dict[str, Any]
     skip: str | None
     cache_dir: Path
+    files: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -107,6 +109,7 @@ def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell
         variant=variant(given, resolved, overrides),
         skip=reason,
         cache_dir=cache_dir,
+        files=files,
     )
 
 

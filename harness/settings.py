@@ -81,6 +81,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "timeout": optional(number(low=0.001)),
         "results_dir": text,
         "cache_dir": optional(text),
+        "feature_cache_gb": number(low=0),
         "fail_fast": truth,
     },
     "optimizer": {

@@ -73,6 +73,7 @@ class Encoder(nn.Module):
         max_units: longest row it can take, special units included; None = any.
         pooling: its natural summary of a row (see :func:`harness.data.units.pool`).
         pairs: ``joint`` or ``separate``, how it naturally takes two texts.
+        has_pooler: its checkpoint brings a pretrained summary of a row (:attr:`Encoded.pooled`).
         tokenizer: see :class:`Tokenizer`.
     """
 
@@ -82,6 +83,7 @@ class Encoder(nn.Module):
     max_units: int | None
     pooling: str
     pairs: str
+    has_pooler: bool = False
     tokenizer: Tokenizer
 
     @abstractmethod

@@ -22,6 +22,14 @@ Progress = Callable[[int, int], None]
 _FIELDS = ("word_ids", "offsets", "segment")
 
 
+class TooLarge(Exception):
+    """The features would not fit in the cache."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size / 1e9:.1f} GB of features")
+        self.size = size
+
+
 class FeatureEncoder(Encoder):
     """Stands where the frozen encoder stood: its states are the units' input."""
 
@@ -95,12 +103,20 @@ def write_features(
     device: torch.device,
     autocast: torch.dtype | None,
     progress: Progress,
+    max_bytes: int,
 ) -> None:
-    """Encode ``sequences`` and write states.npy and rows.npz to ``folder``; meta.json says what they are."""
+    """Encode ``sequences`` and write states.npy and rows.npz to ``folder``; meta.json says what they are.
+
+    Raises:
+        TooLarge: they would take more than ``max_bytes``; nothing has been encoded.
+    """
     begin = time.perf_counter()
     windows = sequences.tokenize(encoder.tokenizer, windowing)
     rows = [row for rs in windows for row in rs]
     starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+    stored = 1 if layers == "top" else encoder.n_layers + 1 if layers == "mix" else len(layers)
+    if int(starts[-1]) * stored * encoder.hidden * 4 > max_bytes:
+        raise TooLarge(int(starts[-1]) * stored * encoder.hidden * 4)
     encoder = encoder.to(device).eval()
     states: np.memmap | None = None
     done = 0
@@ -117,11 +133,10 @@ def write_features(
     assert states is not None
     states.flush()
     _write_rows(folder, windows)
-    meta: dict[str, Any] = {
-        "hidden": encoder.hidden, "n_layers": encoder.n_layers, "pooling": encoder.pooling, "name": encoder.name,
-        "parameters": sum(p.numel() for p in encoder.parameters()), "report": encoder.tokenizer.report(),
-        "seconds": time.perf_counter() - begin,
-    }  # fmt: skip
+    meta: dict[str, Any] = {key: getattr(encoder, key) for key in ("name", "hidden", "n_layers", "pooling")}
+    meta["parameters"] = sum(p.numel() for p in encoder.parameters())
+    meta["report"] = encoder.tokenizer.report()
+    meta["seconds"] = time.perf_counter() - begin
     (folder / "meta.json").write_text(json.dumps(meta))
 
 
@@ -135,7 +150,7 @@ def _states(encoder: Encoder, units: Units, *, layers: Layers, autocast: torch.d
 
 def _write_rows(folder: Path, windows: list[list[UnitRow]]) -> None:
     rows = [row for rs in windows for row in rs]
-    arrays: dict[str, np.ndarray] = {f: np.concatenate([getattr(r, f) for r in rows]) for f in _FIELDS}
+    arrays: dict[str, Any] = {f: np.concatenate([getattr(r, f) for r in rows]) for f in _FIELDS}
     arrays["word_units"] = np.concatenate([r.word_units for r in rows])
     arrays["lengths"] = np.array([len(r) for r in rows])
     arrays["words"] = np.array([len(r.word_units) for r in rows])

@@ -1,8 +1,8 @@
 """A cache of folders on disk: built once under a lock, complete or absent, bounded in size.
 
-A folder is built under a temporary name, its files fsynced and their sizes written down, then renamed. A kill
-at any moment leaves either nothing or a temporary folder that the next builder removes. Evicting a folder that
-another process has mapped is harmless: the mapping keeps the data alive.
+A folder is built under a temporary name, its files fsynced and their sizes written down, then renamed. A
+kill at any moment leaves either nothing or a temporary folder that the next builder removes. Evicting a
+folder that another process has mapped is harmless: the mapping keeps the data alive.
 """
 
 from __future__ import annotations

@@ -1,0 +1,267 @@
+"""From a resolved cell to the objects that run: data, encoder or its cached features, model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.bodies.base import Body
+from harness.build import META, build
+from harness.data.loading import Batching, HarnessData, Item, all_examples, make_items
+from harness.data.sequences import Sequences
+from harness.data.units import UnitRow
+from harness.encoders.base import Encoder, Windowing
+from harness.errors import HarnessError
+from harness.features.features import VERSION, Features, TooLarge, read_features, write_features
+from harness.features.store import Store
+from harness.fingerprint import data_fingerprint
+from harness.model import Training, TransferModel
+from harness.optim import Rates, total_steps
+from harness.resolve import NOT_IDENTITY, Cell
+from harness.strategies.base import Strategy
+from harness.task import HeadInput, Splits, Task
+
+MAX_UNITS = 512
+"""Units a row when neither the encoder nor the configuration says otherwise."""
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Encoding:
+    """The encoder and the rows of every sequence, with what they cost.
+
+    Attributes:
+        encoder: the carried encoder, or the reader of its cached features.
+        windows: rows of each sequence.
+        pad: fill values of the rows' inputs.
+        report: the tokenizer's counts.
+        parameters: of the encoder.
+        price: seconds of tokenising and encoding when they were done; ``spent`` by this run.
+        cached: the features came from the cache.
+    """
+
+    encoder: Encoder
+    windows: list[list[UnitRow]]
+    pad: dict[str, float]
+    report: dict[str, float]
+    parameters: int
+    price: float
+    spent: float
+    cached: bool = False
+
+
+@dataclass(slots=True)
+class Assembly:
+    """Everything a cell needs to train and predict."""
+
+    task: Task
+    splits: Splits
+    encoding: Encoding
+    items: dict[str, list[Item]]
+    data: HarnessData
+    model: TransferModel
+
+
+def assemble(cell: Cell, progress: Progress) -> Assembly:
+    """Read the data, load or recall the encoder, build the model. The global seed must be set."""
+    config = cell.config
+    progress({"phase": "read"})
+    task: Task = build(config["task"])
+    splits = task.splits(limit=config["limit"])
+    for name, examples in splits.items():
+        if not examples and name != "dev":
+            raise HarnessError(f"task {task.name}: the {name} split has no examples")
+    if not splits.dev and config["trainer"]["select"] == "best":
+        raise HarnessError(
+            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
+        )
+    sequences = Sequences.of(all_examples(splits), joint=config["encoder"]["pairs"] == "joint")
+    encoding = encode(cell, task, sequences, progress)
+    # whether features came from the cache must not move the generator that initialises the task's weights
+    torch.manual_seed(cell.seed)
+    items = {
+        name: make_items(examples, sequences, encoding.windows, task=task if name == "train" else None)
+        for name, examples in splits.items()
+    }
+    model = build_model(cell, task, encoding.encoder, n_train=len(splits.train))
+    trainer = config["trainer"]
+    batching = Batching(
+        batch_size=trainer["batch_size"],
+        eval_batch_size=trainer["eval_batch_size"],
+        max_units=trainer["max_units_per_batch"],
+        seed=cell.seed,
+    )
+    data = HarnessData(items, batching=batching, pad=encoding.pad)
+    return Assembly(task, splits, encoding, items, data, model)
+
+
+def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding:
+    """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
+    strategy = Strategy.from_config(cell.config["strategy"])
+    if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"].get("table"):
+        features = cached_features(cell, task, sequences, progress)
+        if features is not None:
+            return features
+    begin = time.perf_counter()
+    progress({"phase": "encode", "message": "loading the encoder"})
+    encoder = load_carried(cell, strategy)
+    restrict = getattr(encoder, "restrict", None)
+    if restrict is not None:
+        restrict(word for item in sequences.items for text in item for word in text.words)
+    loaded = time.perf_counter()
+    windows = sequences.tokenize(encoder.tokenizer, windowing(cell, task, encoder))
+    spent = time.perf_counter() - loaded
+    progress({"phase": "encode", "message": f"loaded in {loaded - begin:.1f} s"})
+    return Encoding(
+        encoder=encoder,
+        windows=windows,
+        pad=dict(encoder.tokenizer.pad),
+        report=encoder.tokenizer.report(),
+        parameters=sum(p.numel() for p in encoder.parameters()),
+        price=spent,
+        spent=spent,
+    )
+
+
+def load_carried(cell: Cell, strategy: Strategy) -> Encoder:
+    """The encoder as far as the strategy carries it over."""
+    random_init = strategy.carry == "nothing"
+    encoder: Encoder = build(cell.config["encoder"], random_init=random_init, cache_dir=cell.cache_dir)
+    return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
+
+
+def windowing(cell: Cell, task: Task, encoder: Encoder) -> Windowing:
+    """How this cell cuts long texts: the smaller of what is asked for and what the encoder takes."""
+    trainer = cell.config["trainer"]
+    asked = trainer["max_units"] or MAX_UNITS
+    reach = encoder.max_units or asked
+    if trainer["max_units"] and trainer["max_units"] > reach:
+        raise HarnessError(f"trainer.max_units={asked}: {encoder.name} takes at most {reach} units")
+    return Windowing(
+        max_units=min(asked, reach),
+        overlap=trainer["overlap"],
+        truncate=task.truncate,
+        max_first=task.max_first,
+    )
+
+
+def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding | None:
+    """Features from the store, computed when they are not there; None when they would not fit in it."""
+    limit = int(cell.config["feature_cache_gb"] * 1e9)
+    store = Store(cell.cache_dir / "features", max_bytes=limit)
+    key = feature_key(cell, task, sequences)
+    if not store.whole(key) and limit == 0:
+        return None
+    begin = time.perf_counter()
+
+    def compute(folder: Any) -> None:
+        progress({"phase": "encode", "message": "computing features"})
+        strategy = Strategy.from_config(cell.config["strategy"])
+        encoder = load_carried(cell, strategy)
+        device = pick_device(cell.config["trainer"]["accelerator"])
+        write_features(
+            folder,
+            encoder,
+            sequences,
+            windowing=windowing(cell, task, encoder),
+            layers=cell.config["encoder"]["layers"],
+            device=device,
+            autocast=autocast_type(cell.config["trainer"]["precision"]),
+            progress=lambda done, total: progress({"phase": "encode", "done": done, "total": total}),
+            max_bytes=limit,
+        )
+
+    try:
+        folder, hit = store.get(key, compute)
+    except TooLarge:
+        return None
+    features = read_features(folder)
+    return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin)
+
+
+def _feature_encoding(features: Features, *, hit: bool, spent: float) -> Encoding:
+    return Encoding(
+        encoder=features.encoder,
+        windows=features.rows,
+        pad={},
+        report=features.report,
+        parameters=features.parameters,
+        price=features.seconds,
+        spent=spent,
+        cached=hit,
+    )
+
+
+def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
+    """Everything the values and rows of frozen features depend on."""
+    encoder, trainer = cell.config["encoder"], cell.config["trainer"]
+    options = {k: v for k, v in encoder.items() if k not in (*NOT_IDENTITY["encoder"], "name", "path")}
+    parts = {
+        "encoder": options,
+        "weights": cell.files.get("encoder", ""),
+        "texts": sequences.fingerprint(),
+        "windows": [trainer["max_units"], trainer["overlap"], task.truncate, task.max_first],
+        "precision": trainer["precision"],
+        "version": VERSION,
+    }
+    return data_fingerprint(parts)[:32]
+
+
+def build_model(cell: Cell, task: Task, encoder: Encoder, *, n_train: int) -> TransferModel:
+    """Body, head and training plan around an encoder; weights from torch's global generator."""
+    config = cell.config
+    options = {k: v for k, v in config["body"].items() if k not in (*META, "name")}
+    body: Body = build({"_target_": config["body"]["_target_"], **options}, encoder.hidden)
+    strategy = Strategy.from_config(config["strategy"])
+    pooled = body.pooling is None and encoder.has_pooler and not strategy.frozen
+    pairs = config["encoder"]["pairs"] if task.n_texts == 2 else "single"
+    head = task.head(
+        HeadInput(
+            hidden=body.hidden,
+            pooling=body.pooling or encoder.pooling,
+            pooled=pooled and config["encoder"]["layers"] == "top",
+            pairs=pairs,
+            dropout=config["trainer"]["dropout"],
+        )
+    )
+    model = TransferModel(
+        encoder,
+        body,
+        head,
+        strategy=strategy,
+        layers=config["encoder"]["layers"],
+        training=training_plan(config, n_train=n_train),
+    )
+    if config["trainer"]["gradient_checkpointing"]:
+        encoder.gradient_checkpointing()
+    return model
+
+
+def training_plan(config: dict[str, Any], *, n_train: int) -> Training:
+    optimizer, trainer = config["optimizer"], config["trainer"]
+    return Training(
+        rates=Rates(lr=optimizer["lr"], weight_decay=optimizer["weight_decay"]),
+        betas=(optimizer["betas"][0], optimizer["betas"][1]),
+        eps=optimizer["eps"],
+        schedule=config["schedule"]["name"],
+        warmup=config["schedule"]["warmup"],
+        total_steps=total_steps(n_train, trainer["batch_size"], trainer["epochs"]),
+        max_grad_norm=optimizer["max_grad_norm"],
+    )
+
+
+def pick_device(accelerator: str) -> torch.device:
+    """The device Lightning would take for ``accelerator``."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", 0)
+    if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def autocast_type(precision: str) -> torch.dtype | None:
+    return {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)

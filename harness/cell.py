@@ -1,0 +1,279 @@
+"""Running one cell in this process: train, choose the epoch on dev, predict test once, score, record.
+
+Nothing of Hydra is here: a :class:`harness.resolve.Cell` is plain data.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import resource
+import time
+import warnings
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import OmegaConf
+
+from harness.assemble import Assembly, Progress, assemble, pick_device
+from harness.data.text import Example
+from harness.predictions import write_predictions
+from harness.provenance import git_state, host, versions
+from harness.record import Costs, Record, write_atomic, write_record
+from harness.resolve import Cell
+from harness.task import Prediction, Task
+
+logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+CHECKPOINT = "model.safetensors"
+
+
+class EpochChoice(pl.Callback):
+    """Scores dev after each epoch and keeps the state of the best one.
+
+    NaN is never better than anything and never an improvement.
+
+    Args:
+        task: scores the predictions.
+        examples: the dev examples.
+        keep: ``best`` or ``last``.
+        patience: epochs without improvement before stopping; None = never.
+        progress: told of each epoch.
+    """
+
+    def __init__(
+        self, task: Task, examples: Sequence[Example], *, keep: str, patience: int | None, progress: Progress
+    ) -> None:
+        self.task, self.examples, self.progress = task, examples, progress
+        self.keep, self.patience = keep, patience
+        self.history: list[float] = []
+        self.epoch: int | None = None
+        self.scores: dict[str, float] = {}
+        self.predicted: dict[str, Prediction] = {}
+        self.state: dict[str, torch.Tensor] = {}
+        self.seconds = 0.0
+        self._begin = 0.0
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._begin = time.perf_counter()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        scores = self.task.score(pl_module.predicted, self.examples)
+        score = float(scores[self.task.metric])
+        self.history.append(score)
+        if self.keep == "last" or self._better(score):
+            self.epoch, self.scores = len(self.history), scores
+            self.predicted = dict(pl_module.predicted)
+            if self.keep == "best":
+                self.state = pl_module.trained_state()
+        elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
+            trainer.should_stop = True
+        self.progress({"phase": "dev", "epoch": len(self.history), "score": score})
+        self.seconds += time.perf_counter() - self._begin
+
+    def _better(self, score: float) -> bool:
+        if math.isnan(score):
+            return self.epoch is None and not self.state
+        best = self.history[self.epoch - 1] if self.epoch else math.nan
+        return math.isnan(best) or (score > best if self.task.maximize else score < best)
+
+
+class StepProgress(pl.Callback):
+    """Tells of training steps, at most ten times a second."""
+
+    def __init__(self, progress: Progress, epochs: int) -> None:
+        self.progress, self.epochs, self._last = progress, epochs, 0.0
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        now = time.perf_counter()
+        if now - self._last > 0.1:
+            self._last = now
+            event = {"phase": "train", "epoch": trainer.current_epoch + 1, "epochs": self.epochs}
+            self.progress({**event, "done": batch_idx + 1, "total": trainer.num_training_batches})
+
+
+def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
+    """Run ``cell`` and leave its record.
+
+    Args:
+        cell: from :func:`harness.resolve.prepare`.
+        progress: gets small dicts: ``phase``, ``done``, ``total``, ``epoch``, ``epochs``, ``score``,
+            ``message``.
+
+    Returns:
+        the record, written to ``cell.folder`` together with configuration and predictions.
+
+    Raises:
+        HarnessError: bad data or a run that diverged. The caller records failures.
+    """
+    started, begin = datetime.now(UTC), time.perf_counter()
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(cell.folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(cell.config)).encode())
+    if cell.config["trainer"]["threads"]:
+        torch.set_num_threads(cell.config["trainer"]["threads"])
+    pl.seed_everything(cell.seed, verbose=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        assembly = assemble(cell, progress)
+        record = _train_and_score(cell, assembly, progress)
+    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in caught})
+    record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
+    _close_costs(record.costs, assembly, total=time.perf_counter() - begin)
+    write_record(cell.folder, record)
+    return record
+
+
+def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Record:
+    config, task, splits = cell.config["trainer"], assembly.task, assembly.splits
+    choice = EpochChoice(
+        task, splits.dev, keep=config["select"], patience=config["patience"], progress=progress
+    )
+    trainer = make_trainer(cell, assembly, [choice, StepProgress(progress, config["epochs"])])
+    begin = time.perf_counter()
+    trainer.fit(assembly.model, datamodule=assembly.data)
+    fit_seconds = time.perf_counter() - begin
+    epochs = trainer.current_epoch
+    if choice.state:
+        assembly.model.load_state_dict(choice.state, strict=False)
+    progress({"phase": "test"})
+    begin = time.perf_counter()
+    predicted = predict(trainer, assembly, "test")
+    scores = task.score(predicted, splits.test)
+    eval_seconds = choice.seconds + time.perf_counter() - begin
+    kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
+    write_predictions(cell.folder, kept)
+    if config["save"]:
+        save_trained(cell.folder, assembly)
+    train_seconds = fit_seconds - choice.seconds
+    costs = Costs(
+        train_seconds=train_seconds,
+        eval_seconds=eval_seconds,
+        examples_per_second=len(splits.train) * epochs / max(train_seconds, 1e-9),
+        device=device_name(config["accelerator"]),
+        host=host(),
+    )
+    record = describe(cell, assembly)
+    record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
+    record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
+    return record
+
+
+def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
+    """A Lightning trainer that prints nothing and keeps nothing but what it is told to."""
+    config = cell.config["trainer"]
+    logger: Any = False
+    if cell.config["logger"]["name"] == "csv":
+        from pytorch_lightning.loggers import CSVLogger
+
+        logger = CSVLogger(save_dir=cell.folder, name="", version="")
+    return pl.Trainer(
+        accelerator=config["accelerator"],
+        devices=config["devices"],
+        precision=config["precision"],
+        max_epochs=config["epochs"],
+        logger=logger,
+        callbacks=callbacks,
+        default_root_dir=str(cell.folder),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        reload_dataloaders_every_n_epochs=1,
+        use_distributed_sampler=False,
+        limit_val_batches=1.0 if assembly.splits.dev else 0,
+        log_every_n_steps=50,
+    )
+
+
+def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:
+    """One prediction for each example of a split, by example id."""
+    out = trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split))
+    return {name: prediction for pairs in out or [] for name, prediction in pairs}
+
+
+def describe(cell: Cell, assembly: Assembly) -> Record:
+    """The part of the record that is known before training."""
+    config, splits, encoding = cell.config, assembly.splits, assembly.encoding
+    parts = list(assembly.model.parameters())
+    live = sum(p.numel() for p in parts)
+    cached = encoding.parameters if "features" in type(encoding.encoder).__module__ else 0
+    return Record(
+        status="complete",
+        task=config["task"]["name"],
+        encoder=config["encoder"]["name"],
+        strategy=config["strategy"]["name"],
+        cell=cell.id,
+        seed=cell.seed,
+        kind=assembly.task.kind,
+        variant=cell.variant,
+        metric=assembly.task.metric,
+        maximize=assembly.task.maximize,
+        partial=config["limit"],
+        n_train=len(splits.train),
+        n_dev=len(splits.dev),
+        n_test=len(splits.test),
+        parameters=live + cached,
+        trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
+        coverage={**splits.report, **encoding.report},
+        notes=[*splits.notes, *_layer_notes(assembly)],
+        versions=versions(),
+        git=git_state(),
+    )
+
+
+def _layer_notes(assembly: Assembly) -> list[str]:
+    cut = assembly.encoding.report.get("texts_cut", 0)
+    return [f"{int(cut)} texts were longer than the encoder takes and were cut"] if cut else []
+
+
+def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
+    encoding = assembly.encoding
+    costs.encode_seconds, costs.encode_cached = encoding.price, encoding.cached
+    costs.total_seconds = total
+    costs.overhead_seconds = total - encoding.spent - costs.train_seconds - costs.eval_seconds
+    costs.peak_memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if torch.cuda.is_available():
+        costs.peak_memory_mb = torch.cuda.max_memory_allocated() / 2**20
+
+
+def device_name(accelerator: str) -> str:
+    device = pick_device(accelerator)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def save_trained(folder: Path, assembly: Assembly) -> None:
+    """Keep everything that trained beside the record, as safetensors."""
+    from safetensors.torch import save_file
+
+    temporary = folder / f".tmp-{CHECKPOINT}"
+    save_file({k: v.contiguous().clone() for k, v in assembly.model.trained_state().items()}, temporary)
+    temporary.replace(folder / CHECKPOINT)
+
+
+def restore(cell: Cell) -> Assembly:
+    """The cell's data and model with the weights it was saved with (``trainer.save=true``).
+
+    Raises:
+        HarnessError: there are none, or they do not fit.
+    """
+    from safetensors.torch import load_file
+
+    from harness.errors import HarnessError
+
+    path = cell.folder / CHECKPOINT
+    if not path.is_file():
+        raise HarnessError(f"{path}: no saved weights; run the cell with trainer.save=true")
+    pl.seed_everything(cell.seed, verbose=False)
+    assembly = assemble(cell, lambda event: None)
+    missing, unexpected = assembly.model.load_state_dict(load_file(path), strict=False)
+    lost = set(missing) & set(assembly.model.trained_state())
+    if lost or unexpected:
+        raise HarnessError(
+            f"{path}: does not fit the cell's model ({len(lost)} missing, {len(unexpected)} more)"
+        )
+    return assembly

@@ -1,0 +1,157 @@
+"""From examples and their rows to optimiser steps and evaluation batches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader, Dataset
+
+from harness.data.batch import Batch
+from harness.data.sequences import Sequences, align_rows
+from harness.data.text import Example
+from harness.data.units import UnitRow
+from harness.task import Splits, Task
+
+POOL = 50
+"""Batches whose examples are sorted by length together; their order is shuffled again."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One example with its aligned rows and the targets of each."""
+
+    index: int
+    example: Example
+    rows: list[tuple[UnitRow, ...]]
+    targets: list[dict[str, np.ndarray]]
+
+    @property
+    def units(self) -> int:
+        """Width times height of what the example adds to a batch of its own."""
+        return sum(len(row) for pair in self.rows for row in pair)
+
+    @property
+    def width(self) -> int:
+        return max(len(row) for pair in self.rows for row in pair)
+
+
+@dataclass(slots=True)
+class Step:
+    """One optimiser step: the micro-batches it is split into."""
+
+    batches: list[Batch]
+
+    @property
+    def examples(self) -> int:
+        return sum(len(b) for b in self.batches)
+
+
+def make_items(
+    examples: Sequence[Example], sequences: Sequences, windows: list[list[UnitRow]], *, task: Task | None
+) -> list[Item]:
+    """Items in the order of ``examples``; without ``task`` they carry no targets."""
+    items = []
+    for index, example in enumerate(examples):
+        rows = align_rows([windows[i] for i in sequences.numbers(example)])
+        targets = task.row_targets(example, [pair[-1] for pair in rows]) if task else [{} for _ in rows]
+        items.append(Item(index, example, rows, targets))
+    return items
+
+
+def step_order(items: Sequence[Item], *, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
+    """Item numbers of each step of an epoch: shuffled, then sorted by length within pools of
+    :data:`POOL` batches, then the batches shuffled. A pure function of seed and epoch."""
+    rng = random.Random(f"{seed}-{epoch}")
+    order = list(range(len(items)))
+    rng.shuffle(order)
+    steps: list[list[int]] = []
+    for start in range(0, len(order), POOL * batch_size):
+        pool = sorted(order[start : start + POOL * batch_size], key=lambda i: items[i].width)
+        steps += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
+    rng.shuffle(steps)
+    return steps
+
+
+def split_units(items: Sequence[Item], numbers: Sequence[int], *, max_units: int | None) -> list[list[int]]:
+    """Split a batch into micro-batches of at most ``max_units`` padded units (one example at least)."""
+    if max_units is None:
+        return [list(numbers)]
+    out: list[list[int]] = []
+    width = height = 0
+    for i in sorted(numbers, key=lambda i: items[i].width):
+        rows = sum(len(pair) for pair in items[i].rows)
+        if out and max(width, items[i].width) * (height + rows) <= max_units:
+            out[-1].append(i)
+            width, height = max(width, items[i].width), height + rows
+        else:
+            out.append([i])
+            width, height = items[i].width, rows
+    return out
+
+
+def collate(items: Sequence[Item], numbers: Sequence[int], pad: dict[str, float]) -> Batch:
+    chosen = [items[i] for i in numbers]
+    return Batch.collate([(it.index, it.example, it.rows, it.targets) for it in chosen], pad=pad)
+
+
+class _Steps(Dataset):
+    """Steps of one epoch, or evaluation batches, collated when they are asked for."""
+
+    def __init__(self, items: Sequence[Item], steps: list[list[list[int]]], pad: dict[str, float]) -> None:
+        self.items, self.steps, self.pad = items, steps, pad
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, n: int) -> Step:
+        return Step([collate(self.items, numbers, self.pad) for numbers in self.steps[n]])
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """Examples a step, examples an evaluation batch, most units a micro-batch, and the seed of the order."""
+
+    batch_size: int
+    eval_batch_size: int
+    max_units: int | None
+    seed: int
+
+
+class HarnessData(pl.LightningDataModule):
+    """Training steps in a fresh order each epoch; dev and test sorted by length.
+
+    Lightning's own distributed sampler must stay off: it repeats rows in evaluation.
+    """
+
+    def __init__(self, items: dict[str, list[Item]], *, batching: Batching, pad: dict[str, float]) -> None:
+        super().__init__()
+        self.items, self.batching, self.pad = items, batching, pad
+
+    def train_dataloader(self) -> DataLoader:
+        epoch = self.trainer.current_epoch if self.trainer else 0
+        items, b = self.items["train"], self.batching
+        steps = step_order(items, batch_size=b.batch_size, seed=b.seed, epoch=epoch)
+        split = [split_units(items, numbers, max_units=b.max_units) for numbers in steps]
+        return _loader(_Steps(items, split, self.pad))
+
+    def val_dataloader(self) -> DataLoader:
+        return self.eval_loader("dev")
+
+    def eval_loader(self, split: str) -> DataLoader:
+        items, b = self.items[split], self.batching
+        order = sorted(range(len(items)), key=lambda i: (-items[i].width, i))
+        batches = [order[i : i + b.eval_batch_size] for i in range(0, len(order), b.eval_batch_size)]
+        parts = [[part] for numbers in batches for part in split_units(items, numbers, max_units=b.max_units)]
+        return _loader(_Steps(items, parts, self.pad))
+
+
+def _loader(steps: _Steps) -> DataLoader:
+    return DataLoader(steps, batch_size=None, shuffle=False, num_workers=0)
+
+
+def all_examples(splits: Splits) -> list[Example]:
+    return [e for _, examples in splits.items() for e in examples]

@@ -1,0 +1,176 @@
+"""The one LightningModule: encoder, scalar mix, body, head, and how they train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from harness.bodies.base import Body
+from harness.data.batch import Batch
+from harness.data.loading import Step
+from harness.data.units import Encoded, Units
+from harness.encoders.base import Encoder
+from harness.encoders.scalar_mix import ScalarMix
+from harness.errors import HarnessError
+from harness.features.features import Layers, pick_layers
+from harness.optim import Rates, check_partition, parameter_groups, rate_factor
+from harness.strategies.base import Strategy
+from harness.task import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How the model trains: rates, AdamW's constants, schedule and clipping."""
+
+    rates: Rates
+    betas: tuple[float, float]
+    eps: float
+    schedule: str
+    warmup: float
+    total_steps: int
+    max_grad_norm: float | None
+
+
+class TransferModel(pl.LightningModule):
+    """encoder -> (mix) -> body -> head.
+
+    A frozen encoder is in eval mode for good, gets no gradient and is not trained, whatever Lightning asks.
+
+    Args:
+        encoder: what was carried over, or the reader of its cached features.
+        body: the task network.
+        head: the task's head (an ``nn.Module`` that keeps :class:`harness.task.Head`).
+        strategy: which part moves, and how fast.
+        layers: ``top``, ``mix`` or a list of layers; the last two are mixed by learnt weights.
+        training: rates and schedule.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        body: Body,
+        head: Any,
+        *,
+        strategy: Strategy,
+        layers: Layers,
+        training: Training,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.encoder, self.body, self.head = encoder, body, head
+        self.strategy, self.layers, self.training_plan = strategy, layers, training
+        self.mix: ScalarMix | None = None
+        if layers != "top":
+            self.mix = ScalarMix(encoder.n_layers + 1 if layers == "mix" else len(layers))
+        if strategy.frozen:
+            encoder.requires_grad_(False)
+        self.train_loss = MeanMetric()
+        self.losses: list[float] = []
+
+    def train(self, mode: bool = True) -> TransferModel:
+        super().train(mode)
+        if self.strategy.frozen:
+            self.encoder.eval()
+        return self
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """The head's outputs for a batch."""
+        encoded = tuple(self.encode(units) for units in batch.units)
+        return self.head(self.body(encoded, batch.units), batch)
+
+    def encode(self, units: Units) -> Encoded:
+        """States of one text's units, layers mixed."""
+        if self.strategy.frozen:
+            with torch.no_grad():
+                encoded = self.encoder(units, all_layers=self.mix is not None)
+            encoded.pooled = None  # features are states; so the cache and a live encoder agree
+        else:
+            encoded = self.encoder(units, all_layers=self.mix is not None)
+        if self.mix is None:
+            return encoded
+        reader = "mix" if "states" in units.inputs else self.layers  # cached features hold just these layers
+        return Encoded(self.mix(pick_layers(encoded, reader)))
+
+    def training_step(self, step: Step, _: int) -> None:
+        """One optimiser step over its micro-batches. The loss is the mean over the items of the whole step,
+        whatever it is split into."""
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad(set_to_none=True)
+        total, items = 0.0, 0
+        for batch in step.batches:
+            loss, n = self.head.loss(self(batch), batch)
+            self.manual_backward(loss / step.examples)
+            total, items = total + float(loss.detach()), items + n
+        if total != total or abs(total) == float("inf"):
+            raise HarnessError(
+                f"diverged: the loss is {total} in epoch {self.current_epoch + 1}; lower optimizer.lr"
+            )
+        self._finish_step(optimizer, scale=step.examples / max(1, items))
+        self.losses.append(total / max(1, items))
+        self.train_loss.update(total / max(1, items), items)
+
+    def _finish_step(self, optimizer: Any, *, scale: float) -> None:
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None:
+            scaler.unscale_(optimizer.optimizer)
+        parameters = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        if scale != 1.0:
+            for parameter in parameters:
+                parameter.grad.mul_(scale)
+        if self.training_plan.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
+        optimizer.step()
+        scheduler: Any = self.lr_schedulers()
+        scheduler.step()
+
+    def on_train_epoch_end(self) -> None:
+        self.log("train_loss", self.train_loss.compute())
+        self.train_loss.reset()
+
+    def predict_batch(self, batch: Batch) -> list[tuple[str, Prediction]]:
+        """(example id, prediction) of each example."""
+        outputs = self(batch)
+        outputs = {k: v.float() if v.is_floating_point() else v for k, v in outputs.items()}
+        decoded = self.head.decode(outputs, batch)
+        return [(e.id, p) for e, p in zip(batch.examples, decoded, strict=True)]
+
+    def validation_step(self, step: Step, _: int) -> None:
+        self.predicted.update(pair for batch in step.batches for pair in self.predict_batch(batch))
+
+    def on_validation_epoch_start(self) -> None:
+        self.predicted: dict[str, Prediction] = {}
+
+    def predict_step(self, step: Step, _: int) -> list[tuple[str, Prediction]]:
+        return [pair for batch in step.batches for pair in self.predict_batch(batch)]
+
+    def transfer_batch_to_device(self, batch: Step, device: torch.device, dataloader_idx: int) -> Step:
+        return Step([b.to(device) for b in batch.batches])
+
+    def configure_optimizers(self) -> Any:
+        plan = self.training_plan
+        groups = parameter_groups(self.encoder, self.task_parts, strategy=self.strategy, rates=plan.rates)
+        check_partition(groups, self)
+        # foreach and fused kernels round differently on different builds; single-tensor is the reference
+        optimizer = torch.optim.AdamW(groups, betas=plan.betas, eps=plan.eps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: rate_factor(step, name=plan.schedule, total=plan.total_steps, warmup=plan.warmup),
+        )
+        return [optimizer], [schedule]
+
+    @property
+    def task_parts(self) -> Sequence[nn.Module]:
+        return [m for m in (self.mix, self.body, self.head) if m is not None]
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """A copy of everything that trains, on the CPU, by name."""
+        names = {n for n, p in self.named_parameters() if p.requires_grad}
+        buffers = {n for n, _ in self.named_buffers()}
+        state = self.state_dict()
+        return {k: v.detach().to("cpu", copy=True) for k, v in state.items() if k in names or k in buffers}
