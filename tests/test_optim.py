@@ -1,0 +1,144 @@
+"""Parameter groups, schedules and strategies as data."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from harness.errors import HarnessError
+from harness.optim import Rates, check_partition, parameter_groups, rate_factor, total_steps
+from harness.strategies.base import Strategy
+
+RATES = Rates(lr=1e-3, weight_decay=0.01)
+
+
+class Layers(nn.Module):
+    """A stand-in with the one method that grouping needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 4)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(3)])
+
+    def layer_groups(self) -> list[tuple[str, list[nn.Parameter]]]:
+        groups = [("embeddings", list(self.table.parameters()))]
+        return groups + [(f"layer_{i}", list(b.parameters())) for i, b in enumerate(self.blocks)]
+
+
+def groups_of(strategy: Strategy) -> tuple[nn.Module, list[dict]]:
+    model = nn.ModuleDict({"encoder": Layers(), "head": nn.Linear(4, 2)})
+    if strategy.frozen:
+        model["encoder"].requires_grad_(False)
+    groups = parameter_groups(model["encoder"], [model["head"]], strategy=strategy, rates=RATES)
+    check_partition(groups, model)
+    return model, groups
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Strategy("full", "encoder"),
+        Strategy("frozen", "encoder", lr=0.0),
+        Strategy("slow", "encoder", lr=1e-6),
+        Strategy("relative", "encoder", relative_lr=0.1),
+        Strategy("decay", "encoder", layer_decay=0.5),
+        Strategy("scratch", "nothing"),
+    ],
+    ids=lambda s: s.name,
+)
+def test_groups_are_an_exact_partition(strategy: Strategy) -> None:
+    _, groups = groups_of(strategy)
+    assert any(g["name"].startswith("encoder") for g in groups) != strategy.frozen
+
+
+def test_rates_follow_the_strategy() -> None:
+    rate = {g["name"]: g["lr"] for g in groups_of(Strategy("decay", "encoder", layer_decay=0.5))[1]}
+    assert rate["encoder.layer_2"] == 1e-3
+    assert rate["encoder.layer_1"] == 5e-4
+    assert rate["encoder.embeddings"] == 1.25e-4
+    assert rate["task"] == 1e-3
+    slow = {g["name"]: g["lr"] for g in groups_of(Strategy("slow", "encoder", lr=1e-6))[1]}
+    assert {v for k, v in slow.items() if k.startswith("encoder")} == {1e-6}
+    relative = {g["name"]: g["lr"] for g in groups_of(Strategy("r", "encoder", relative_lr=0.1))[1]}
+    assert relative["encoder.embeddings"] == pytest.approx(1e-4)
+
+
+def test_biases_and_norms_are_spared_whatever_their_name() -> None:
+    """Case B16."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wte, self.ln_1, self.c_attn = nn.Embedding(3, 4), nn.LayerNorm(4), nn.Linear(4, 4)
+            self.ln_f = nn.LayerNorm(4)
+
+        def layer_groups(self) -> list[tuple[str, list[nn.Parameter]]]:
+            return [("embeddings", list(self.parameters()))]
+
+    block, score = Block(), nn.Linear(4, 2, bias=False)
+    groups = parameter_groups(block, [score], strategy=Strategy("full", "encoder"), rates=RATES)
+    names = {id(p): n for n, p in [*block.named_parameters(), ("score.weight", score.weight)]}
+    spared = {names[id(p)] for g in groups if g["weight_decay"] == 0 for p in g["params"]}
+    decayed = {names[id(p)] for g in groups if g["weight_decay"] > 0 for p in g["params"]}
+    assert spared == {"ln_1.weight", "ln_1.bias", "c_attn.bias", "ln_f.weight", "ln_f.bias"}
+    assert decayed == {"wte.weight", "c_attn.weight", "score.weight"}
+
+
+def test_a_tied_table_is_in_one_group_with_its_own_rate() -> None:
+    """Case B24."""
+    encoder, head = Layers(), nn.Linear(4, 5, bias=False)
+    head.weight = encoder.table.weight
+    strategy = Strategy("slow", "encoder", relative_lr=0.1)
+    groups = parameter_groups(encoder, [head], strategy=strategy, rates=RATES)
+    holding = [g for g in groups if any(p is head.weight for p in g["params"])]
+    assert [g["lr"] for g in holding] == [pytest.approx(1e-4)]
+    torch.optim.AdamW(groups)
+    distinct = {id(p) for m in (encoder, head) for p in m.parameters()}
+    assert sum(len(g["params"]) for g in groups) == len(distinct)
+
+
+def test_partition_check_sees_what_is_wrong() -> None:
+    model = nn.Linear(2, 2)
+    good = {"params": list(model.parameters()), "lr": 1.0, "weight_decay": 0.0}
+    check_partition([good], model)
+    with pytest.raises(AssertionError, match="missing \\['bias'\\]"):
+        check_partition([{**good, "params": [model.weight]}], model)
+    with pytest.raises(AssertionError, match="twice \\['weight'\\]"):
+        check_partition([good, {**good, "params": [model.weight]}], model)
+
+
+def test_total_steps_count_the_short_last_batch() -> None:
+    """Case B18."""
+    assert total_steps(103, 10, 3) == 33
+    assert total_steps(103, 40, 3) == 9
+    factor = [rate_factor(t, name="linear", total=33, warmup=0.1) for t in range(33)]
+    wanted = {0: 0.0, 1: 1 / 3, 3: 1.0, 30: 0.1, 31: 0.066667, 32: 0.033333}
+    assert {t: factor[t] for t in wanted} == pytest.approx(wanted, abs=1e-6)
+
+
+@given(
+    name=st.sampled_from(["constant", "linear", "cosine"]),
+    total=st.integers(1, 500),
+    warmup=st.floats(0, 1),
+)
+def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, warmup: float) -> None:
+    factors = [rate_factor(t, name=name, total=total, warmup=warmup) for t in range(total)]
+    assert all(0 <= f <= 1 for f in factors)
+    assert all(f > 0 for f in factors[1:])
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ({"carry": "all"}, "carry"),
+        ({"carry": "encoder", "lr": 1e-3, "relative_lr": 0.1}, "exclude"),
+        ({"carry": "encoder", "lr": -1.0}, "lr=-1"),
+        ({"carry": "encoder", "layer_decay": 1.5}, "layer_decay"),
+        ({"carry": "nothing", "lr": 0.1}, "nothing"),
+        ({"carry": "encoder", "realtive_lr": 0.1}, "relative_lr"),
+    ],
+)
+def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
+    with pytest.raises(HarnessError, match=word):
+        Strategy.from_config({"name": "x", **bad})

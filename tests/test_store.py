@@ -1,0 +1,86 @@
+"""The store of cached folders: concurrent, killed, damaged, bounded."""
+
+import contextlib
+import multiprocessing as mp
+import os
+import signal
+import time
+from pathlib import Path
+
+from harness.features.store import Store
+
+
+def worker(root: Path, built: Path, slow: bool) -> None:
+    def build(folder: Path) -> None:
+        (folder / "a.bin").write_bytes(b"x" * 1000)
+        if slow:
+            (built / "slow-started").touch()
+            time.sleep(60)
+        (folder / "b.bin").write_bytes(b"y" * 1000)
+        (built / str(os.getpid())).touch()
+
+    Store(root, max_bytes=10**9).get("key", build)
+
+
+def test_concurrent_callers_build_once_and_a_killed_builder_blocks_nobody(tmp_path: Path) -> None:
+    """Case O08."""
+    root, built = tmp_path / "store", tmp_path / "built"
+    built.mkdir()
+    context = mp.get_context("fork")
+    victim = context.Process(target=worker, args=(root, built, True))
+    victim.start()
+    while not (built / "slow-started").exists():
+        time.sleep(0.01)
+    others = [context.Process(target=worker, args=(root, built, False)) for _ in range(3)]
+    for process in others:
+        process.start()
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    for process in [victim, *others]:
+        process.join(20)
+    assert [p.exitcode for p in others] == [0, 0, 0]
+    assert len([p for p in built.iterdir() if p.name.isdigit()]) == 1
+    assert {p.name for p in (root / "key").iterdir()} == {"a.bin", "b.bin", "sizes.json"}
+    assert not list(root.glob(".tmp-*"))
+
+
+def test_second_call_is_a_hit_and_a_damaged_folder_is_rebuilt(tmp_path: Path) -> None:
+    store = Store(tmp_path, max_bytes=10**9)
+    calls: list[int] = []
+
+    def build(folder: Path) -> None:
+        calls.append(1)
+        (folder / "data").write_bytes(b"z" * 100)
+
+    assert store.get("k", build)[1] is False
+    assert store.get("k", build)[1] is True
+    (tmp_path / "k" / "data").write_bytes(b"z" * 50)
+    folder, hit = store.get("k", build)
+    assert (hit, len(calls), (folder / "data").stat().st_size) == (False, 2, 100)
+
+
+def test_least_recently_used_goes_first(tmp_path: Path) -> None:
+    store = Store(tmp_path, max_bytes=2500)
+
+    def build(folder: Path) -> None:
+        (folder / "data").write_bytes(b"z" * 1000)
+
+    for key in ("a", "b"):
+        store.get(key, build)
+        time.sleep(0.02)
+    store.get("a", build)
+    time.sleep(0.02)
+    store.get("c", build)
+    assert {p.name for p in tmp_path.iterdir() if not p.name.startswith(".")} == {"a", "c"}
+
+
+def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path, max_bytes=10)
+
+    def build(folder: Path) -> None:
+        (folder / "data").write_bytes(b"z")
+        raise RuntimeError("disk on fire")
+
+    with contextlib.suppress(RuntimeError):
+        store.get("k", build)
+    assert not [p for p in tmp_path.iterdir() if p.is_dir()]
