@@ -1,0 +1,69 @@
+"""Bodies see real units only, whatever stands beside them in the batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from harness.bodies.bilstm import BiLSTM
+from harness.bodies.none import NoBody
+from harness.data.units import Encoded, UnitRow, Units
+from harness.encoders.scalar_mix import ScalarMix
+
+
+def units_of(*lengths: int) -> Units:
+    def row(n: int) -> UnitRow:
+        ids = np.arange(n)
+        return UnitRow({"input_ids": ids}, ids, np.zeros((n, 2), int), np.zeros(n, int), ids)
+
+    return Units.collate([row(n) for n in lengths])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_bilstm_does_not_see_padding(layers: int) -> None:
+    torch.manual_seed(0)
+    body = BiLSTM(6, hidden=5, layers=layers).eval()
+    states = torch.randn(1, 3, 6)
+    alone = body((Encoded(states),), (units_of(3),))[0].states
+    batch = torch.full((2, 9, 6), 7.0)
+    batch[0, :3] = states
+    together = body((Encoded(batch),), (units_of(3, 9),))[0].states
+    assert alone.shape == (1, 3, 10)
+    assert torch.allclose(alone[0], together[0, :3], atol=1e-6)
+    assert not together[0, 3:].any()
+
+
+def test_bilstm_shares_its_weights_over_both_texts() -> None:
+    torch.manual_seed(0)
+    body = BiLSTM(4, hidden=3).eval()
+    states = torch.randn(1, 4, 4)
+    first, second = body((Encoded(states), Encoded(states)), (units_of(4), units_of(4)))
+    assert torch.equal(first.states, second.states)
+
+
+def test_bilstm_drops_only_in_training() -> None:
+    body = BiLSTM(4, hidden=3, dropout=0.5)
+    states = Encoded(torch.randn(1, 4, 4))
+    run = lambda: body((states,), (units_of(4),))[0].states  # noqa: E731
+    assert not torch.equal(run(), run())
+    body.eval()
+    assert torch.equal(run(), run())
+
+
+def test_no_body_is_the_identity() -> None:
+    encoded = (Encoded(torch.randn(1, 4, 4), pooled=torch.randn(1, 4)),)
+    body = NoBody(4)
+    assert body(encoded, (units_of(4),)) is encoded
+    assert (body.hidden, body.pooling) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("scalars", "gamma", "value"),
+    [([0, 0, 0], 1, 2.0), ([1, 2, 3], 1, 2.57521), ([1, 2, 3], 2, 5.150421)],
+)
+def test_scalar_mix_is_a_softmax(scalars: list[float], gamma: float, value: float) -> None:
+    """Case E05."""
+    mix = ScalarMix(3)
+    mix.scalars.data, mix.gamma.data = torch.tensor(scalars, dtype=torch.float), torch.tensor(float(gamma))
+    layers = torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1, 1)
+    assert mix(layers).item() == pytest.approx(value, abs=1e-5)
+    assert sum(mix.weights) == pytest.approx(1.0)
