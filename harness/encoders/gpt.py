@@ -1,0 +1,51 @@
+"""GPT and its kin (Radford et al. 2018, 2019): decoders that look back only, from any checkpoint.
+
+A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three units
+are new: their vectors start as the mean of the embedding table and train with the embeddings. A row's natural
+vector is its last unit's. Single texts stand as in pretraining, or between ``<start>`` and ``<extract>`` as
+in that paper with ``frame: all``; then frozen features see two vectors that nothing has trained.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.encoders.checkpoint import load_transformer
+from harness.encoders.hf_tokenizer import Template
+from harness.encoders.transformer import TransformerEncoder
+from harness.errors import HarnessError, did_you_mean
+
+FRAMES = ("pairs", "all")
+
+
+def load(
+    *, name: str, path: str | None, random_init: bool, cache_dir: Path, frame: str = "pairs"
+) -> TransformerEncoder:
+    """A decoder-only checkpoint by directory or hub name.
+
+    Args:
+        name, path, random_init, cache_dir: see :func:`harness.encoders.checkpoint.load_transformer`.
+        frame: which rows get start and extract units: ``pairs`` or ``all``.
+
+    Raises:
+        HarnessError: see :func:`harness.encoders.checkpoint.load_transformer`.
+    """
+    if frame not in FRAMES:
+        raise HarnessError(f"encoder.frame={frame}: {did_you_mean(str(frame), FRAMES)}")
+    encoder = load_transformer(
+        name=name,
+        path=path,
+        random_init=random_init,
+        cache_dir=cache_dir,
+        causal=True,
+        added=3,
+        options={"frame": frame},
+    )
+    start = len(encoder.model.get_input_embeddings().weight)
+    delimiter, extract = start + 1, start + 2
+    tokenizer = encoder.tokenizer
+    tokenizer.pair = Template.of([start], 0, [delimiter], 1, [extract])
+    tokenizer.empty = Template.of([extract])
+    if frame == "all":
+        tokenizer.single = Template.of([start], 0, [extract])
+    return encoder

@@ -1,0 +1,329 @@
+"""Sub-word tokenisation of raw text with fast tokenizers: pieces aligned with words, windows, pairs.
+
+Each text is tokenised once, as a whole and without special units; windows are then cut from its pieces and
+the special units set around each of them as the tokenizer's own template says (BERT: [CLS] a [SEP] b [SEP],
+RoBERTa: <s> a </s></s> b </s>). Names of special units inside a text ("[SEP]" typed by someone) are text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.data.text import Text
+from harness.data.units import UnitRow
+from harness.data.windows import owners, windows
+from harness.encoders.alignment import align
+from harness.encoders.base import Windowing
+from harness.errors import HarnessError
+
+ID, TYPE, WORD, START, END, SEGMENT = range(6)
+"""Columns of a block: one row a unit."""
+MUCH_UNKNOWN = 0.1
+"""Share of unknown units from which a tokenizer does not fit its texts."""
+_BATCH = 1024
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A part of a template: the special units ``ids`` with ``types``, or text number ``text`` of one type."""
+
+    ids: tuple[int, ...] = ()
+    types: tuple[int, ...] = ()
+    text: int = -1
+
+    def block(self) -> np.ndarray:
+        """(len(ids), 6) rows of these special units."""
+        out = np.zeros((len(self.ids), 6), dtype=np.int64)
+        out[:, ID], out[:, TYPE] = self.ids, self.types
+        out[:, [WORD, SEGMENT]] = -1
+        return out
+
+
+@dataclass(frozen=True)
+class Template:
+    """Special units and texts of a row, in order."""
+
+    slots: tuple[Slot, ...]
+
+    @classmethod
+    def of(cls, *parts: int | Sequence[int]) -> Template:
+        """From special ids (sequences) and text numbers (integers), all of type 0."""
+        return cls(
+            tuple(
+                Slot(text=p, types=(0,)) if isinstance(p, int) else Slot(tuple(p), (0,) * len(p))
+                for p in parts
+            )
+        )
+
+    @property
+    def specials(self) -> int:
+        """Number of special units."""
+        return sum(len(s.ids) for s in self.slots)
+
+    @property
+    def ids(self) -> list[int]:
+        return [i for s in self.slots for i in s.ids]
+
+    def fill(self, texts: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
+        """(S, 6) rows of the template with the texts' blocks in it, and where the last text starts."""
+        parts, at, last = [], 0, 0
+        for slot in self.slots:
+            if slot.text < 0:
+                part = slot.block()
+            else:
+                part = texts[slot.text].copy()
+                part[:, TYPE], part[:, SEGMENT] = slot.types[0], slot.text
+                last = at
+            parts.append(part)
+            at += len(part)
+        return np.concatenate(parts), last
+
+
+def plain(backend: Any) -> None:
+    """Switch off what some files ask a tokenizer to do on its own: cut, pad, and read a text's "[SEP]" as a
+    separator."""
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = True
+
+
+def read_template(backend: Any, *, pair: bool) -> Template:
+    """The template a fast tokenizer's post-processor applies to one text, or to two."""
+    plain(backend)
+    probe = _probe(backend)
+    texts = 2 if pair else 1
+    done = backend.post_process(probe, probe if pair else None, True)
+    slots: list[Slot] = []
+    seen = 0
+    for unit, kind, special in zip(done.ids, done.type_ids, done.special_tokens_mask, strict=True):
+        if not special:
+            text, place = divmod(seen, len(probe.ids))
+            seen += 1
+            if place == 0:
+                slots.append(Slot(text=text, types=(kind,)))
+        elif slots and slots[-1].text < 0:
+            slots[-1] = Slot((*slots[-1].ids, unit), (*slots[-1].types, kind))
+        else:
+            slots.append(Slot((unit,), (kind,)))
+    if seen != texts * len(probe.ids):
+        raise HarnessError("this tokenizer's post-processor changes the text's own units: not supported")
+    return Template(tuple(slots))
+
+
+def _probe(backend: Any) -> Any:
+    """An encoding, without special units, of anything that is not empty."""
+    size = backend.get_vocab_size(with_added_tokens=False)
+    pieces = (backend.id_to_token(i) for i in range(size))
+    for text in itertools.chain(("a", "the", "1", ".", "가"), pieces):
+        encoding = backend.encode(text, add_special_tokens=False) if text else None
+        if encoding is not None and encoding.ids:
+            return encoding
+    raise HarnessError("this tokenizer makes no unit of anything: its files are damaged")
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A tokenised text: (S, 6) units and the first unit of each of its W words (-1 = deleted)."""
+
+    source: Text
+    block: np.ndarray
+    first_unit: np.ndarray
+
+
+@dataclass
+class HFTokenizer:
+    """See :class:`harness.encoders.base.Tokenizer`.
+
+    Attributes:
+        backend: the fast tokenizer, a ``tokenizers.Tokenizer``; see :func:`plain`.
+        single, pair: templates of one text and of two; ``empty`` for a row that would have no unit.
+        unknown: id of the unknown piece, if there is one.
+        pad_id: fills ``input_ids`` (never looked at: masks come from lengths).
+        types: whether rows carry ``token_type_ids``.
+        max_units: longest row the encoder takes; None = any.
+    """
+
+    backend: Any
+    single: Template
+    pair: Template | None = None
+    empty: Template | None = None
+    unknown: int | None = None
+    pad_id: int = 0
+    types: bool = False
+    max_units: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    _warned: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        plain(self.backend)
+        self.counts = dict.fromkeys(
+            ("texts", "texts_cut", "firsts_cut", "words", "words_deleted", "units", "unknown_units"), 0
+        )
+
+    @property
+    def pad(self) -> Mapping[str, float]:
+        return {"input_ids": self.pad_id, "token_type_ids": 0}
+
+    def table(self) -> HFTokenizer:
+        """The same pieces for a context-free table: no special units, no pairs, rows of any length."""
+        return HFTokenizer(
+            self.backend,
+            Template.of(0),
+            unknown=self.unknown,
+            pad_id=self.pad_id,
+            types=False,
+            max_units=None,
+        )
+
+    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
+        room = self._room(windowing, self.single)
+        return [self._windows(self.single, [], pieces, room, windowing) for pieces in self._encode(texts)]
+
+    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+        if self.pair is None:
+            raise HarnessError("this encoder takes no joint pairs: set encoder.pairs=separate")
+        room = self._room(windowing, self.pair)
+        firsts, seconds = self._encode([a for a, _ in pairs]), self._encode([b for _, b in pairs])
+        rows = self._truncated if windowing.truncate else self._windowed
+        return [rows(a, b, room, windowing) for a, b in zip(firsts, seconds, strict=True)]
+
+    def report(self) -> dict[str, float]:
+        """Counts so far, and ``unknown_share`` of all units of text. Warns, once, when it exceeds a tenth:
+        the tokenizer does not know these texts' script or spelling."""
+        share = self.counts["unknown_units"] / max(1, self.counts["units"])
+        if share > MUCH_UNKNOWN and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{share:.0%} of the tokenizer's units are unknown: it does not fit these texts (a "
+                "lower-casing BERT takes Hangul apart, for one); choose a cased, multilingual or the "
+                "language's own model",
+                stacklevel=2,
+            )
+        return {**self.counts, "unknown_share": share}
+
+    def _room(self, windowing: Windowing, template: Template) -> int | None:
+        """Units of text in a row; None = any number."""
+        limits = [n for n in (windowing.max_units, self.max_units) if n is not None]
+        if not limits:
+            return None
+        room = min(limits) - template.specials
+        if room < 1:
+            raise HarnessError(
+                f"rows of {min(limits)} units hold {template.specials} special units and no text: "
+                "raise trainer.max_units"
+            )
+        return room
+
+    def _encode(self, texts: Sequence[Text]) -> Iterator[_Pieces]:
+        for at in range(0, len(texts), _BATCH):
+            part = texts[at : at + _BATCH]
+            raw = [_SURROGATE.sub("\ufffd", t.text) for t in part]
+            for text, encoding in zip(
+                part, self.backend.encode_batch(raw, add_special_tokens=False), strict=True
+            ):
+                yield self._pieces(text, encoding)
+
+    def _pieces(self, text: Text, encoding: Any) -> _Pieces:
+        block = np.zeros((len(encoding.ids), 6), dtype=np.int64)
+        block[:, ID] = encoding.ids
+        raw = np.asarray(encoding.offsets, dtype=np.int64)
+        block[:, WORD], block[:, START : END + 1], first_unit = align(text, raw)
+        counts = self.counts
+        counts["texts"] += 1
+        counts["words"] += len(first_unit)
+        counts["words_deleted"] += int((first_unit < 0).sum())
+        counts["units"] += len(block)
+        if self.unknown is not None:
+            counts["unknown_units"] += int((block[:, ID] == self.unknown).sum())
+        return _Pieces(text, block, first_unit)
+
+    def _windows(
+        self,
+        template: Template,
+        before: list[np.ndarray],
+        last: _Pieces,
+        room: int | None,
+        windowing: Windowing,
+    ) -> list[UnitRow]:
+        """One row for each window over ``last``, the texts ``before`` it repeated in each."""
+        n = len(last.block)
+        if room is None:
+            wins = [(0, n)]
+        elif windowing.truncate:
+            wins = [(0, min(n, room))]
+            self.counts["texts_cut"] += n > room
+        else:
+            wins = windows(n, room, windowing.overlap)
+        owner = owners(n, wins) if len(wins) > 1 or windowing.truncate else np.zeros(n, dtype=np.int64)
+        return [
+            self._row(template, before, last, (start, length), owner == index, index)
+            for index, (start, length) in enumerate(wins)
+        ]
+
+    def _row(
+        self,
+        template: Template,
+        before: list[np.ndarray],
+        last: _Pieces,
+        window: tuple[int, int],
+        owned: np.ndarray,
+        index: int,
+    ) -> UnitRow:
+        start, length = window
+        block, at = template.fill([*before, last.block[start : start + length]])
+        if not len(block) and self.empty is not None:
+            block, at = self.empty.fill([])
+        has = last.first_unit >= 0
+        has[has] = owned[last.first_unit[has]]
+        inputs = {"input_ids": block[:, ID].copy()}
+        if self.types:
+            inputs["token_type_ids"] = block[:, TYPE].copy()
+        return UnitRow(
+            inputs=inputs,
+            word_ids=block[:, WORD].copy(),
+            offsets=block[:, START : END + 1].copy(),
+            segment=block[:, SEGMENT].copy(),
+            word_units=np.where(has, last.first_unit - start + at, -1),
+            window=index,
+        )
+
+    def _truncated(self, a: _Pieces, b: _Pieces, room: int | None, windowing: Windowing) -> list[UnitRow]:
+        """One row; the longer text is shortened until both fit."""
+        assert self.pair is not None
+        first, second = len(a.block), len(b.block)
+        if room is not None and first + second > room:
+            half = room // 2
+            first = min(first, max(half, room - second))
+            second = min(second, room - first)
+            self.counts["texts_cut"] += 1
+        wins = [(0, second)]
+        owner = owners(len(b.block), wins)
+        return [self._row(self.pair, [a.block[:first]], b, wins[0], owner == 0, 0)]
+
+    def _windowed(self, a: _Pieces, b: _Pieces, room: int | None, windowing: Windowing) -> list[UnitRow]:
+        """Windows over the second text, the first (cut to ``max_first``) repeated in each."""
+        assert self.pair is not None
+        first = a.block
+        if windowing.max_first is not None and len(first) > windowing.max_first:
+            first = first[: windowing.max_first]
+            self.counts["firsts_cut"] += 1
+        if room is None:
+            return self._windows(self.pair, [first], b, None, windowing)
+        left = room - len(first)
+        if left < 1:
+            raise HarnessError(
+                f"the first text takes {len(first)} units and leaves no room for the second in rows of "
+                f"{room + self.pair.specials}: {a.source.text[:200]!r}; shorten it, lower the bound on first "
+                "texts (max_first) or raise trainer.max_units"
+            )
+        overlap = min(windowing.overlap, left // 2)  # a long first text leaves less than the overlap wanted
+        fitted = Windowing(windowing.max_units, overlap, False, windowing.max_first)
+        return self._windows(self.pair, [first], b, left, fitted)
