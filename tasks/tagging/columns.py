@@ -1,0 +1,176 @@
+"""Reading column files in the manner of the CoNLL shared tasks: one token a line, a blank line after a
+sentence.
+
+A line that holds nothing but blanks ends a sentence, lines end in LF or CRLF, and ``-DOCSTART-`` lines begin
+a document and are no token. Columns are separated by tabs when most lines hold a tab, by runs of blanks and
+tabs otherwise; in a tab-separated file a token may be a blank. This module imports neither torch nor
+datasets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.data.files import open_text
+from harness.errors import HarnessError
+
+DOCSTART = "-DOCSTART-"
+SEPARATORS = {"auto": None, "tab": "\t", "blank": " "}
+_COMMENT_KEY = re.compile(r"# ?(?:id|sent_id|text|newdoc|newpar)(?:\s|=|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the columns of a file are to be read.
+
+    Attributes:
+        token_column, label_column: counted from 0; negative from the end.
+        separator: ``auto``, ``tab`` or ``blank`` (runs of blanks and tabs).
+        comment: what comment lines start with; None = recognised: ``# id``, ``# sent_id``, ``# text``,
+            ``# newdoc``, ``# newpar``, and ``## `` where the line is no row of the file. A ``#`` in the token
+            column is a token.
+
+    Raises:
+        HarnessError: an unknown separator.
+    """
+
+    token_column: int = 0
+    label_column: int = -1
+    separator: str = "auto"
+    comment: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator not in SEPARATORS:
+            raise HarnessError(
+                f"task.separator={self.separator}: is one of {', '.join(SEPARATORS)} (tab or runs of blanks)"
+            )
+        if self.token_column == self.label_column:
+            raise HarnessError(f"task.token_column and task.label_column are both {self.token_column}")
+
+    @property
+    def least(self) -> int:
+        """Fewest columns a row may have."""
+        return max(2, *(c + 1 if c >= 0 else -c for c in (self.token_column, self.label_column)))
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One sentence: its words, one label each, and the number of its first line."""
+
+    words: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What a file holds. ``documents`` counts its ``-DOCSTART-`` lines, ``comments`` its comment lines."""
+
+    sentences: list[Sentence] = field(default_factory=list)
+    documents: int = 0
+    comments: int = 0
+
+
+def read_columns(
+    path: Path, *, layout: Layout | None = None, encoding: str = "auto", notes: list[str] | None = None
+) -> Parsed:
+    """Read one column file; ``encoding`` and ``notes`` as in :func:`harness.data.files.decode`.
+
+    Raises:
+        HarnessError: a row with too few or too many columns or without a token, naming file, line and
+            content; a file without any sentence.
+    """
+    with open_text(path, encoding=encoding, notes=notes) as f:
+        parsed = parse_lines(f, source=str(path), layout=layout or Layout())
+    if not parsed.sentences:
+        raise HarnessError(f"{path}: no sentences; expected one token and its label a line")
+    return parsed
+
+
+def parse_lines(lines: Iterable[str], *, source: str, layout: Layout) -> Parsed:
+    """Parse lines; ``source`` is what error messages call the file."""
+    rows = [line.rstrip() for line in lines]
+    form = _Form.of(rows, layout)
+    parsed, sentence = Parsed(), Sentence()
+    for number, row in enumerate(rows, start=1):
+        if not row or _docstart(row):
+            parsed.documents += bool(row)
+            sentence = _close(parsed, sentence)
+        elif form.comment(row):
+            parsed.comments += 1
+        else:
+            token, label = form.row(row, where=f"{source}:{number}")
+            sentence.line = sentence.line or number
+            sentence.words.append(token)
+            sentence.labels.append(label)
+    _close(parsed, sentence)
+    return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A layout together with what the file's rows have in common: the separator and the number of columns."""
+
+    layout: Layout
+    tab: bool
+    width: int
+
+    @classmethod
+    def of(cls, rows: list[str], layout: Layout) -> _Form:
+        data = [r for r in rows if r and not _docstart(r)]
+        tab = layout.separator == "tab"
+        if layout.separator == "auto":
+            tab = 2 * sum("\t" in r for r in data) > len(data)
+        widths = Counter(len(_cut(r, tab)) for r in data)
+        return cls(layout, tab, widths.most_common(1)[0][0] if widths else 0)
+
+    def comment(self, row: str) -> bool:
+        if self.layout.comment is not None:
+            return row.startswith(self.layout.comment)
+        if not row.startswith("#"):
+            return False
+        looks_like_row = not self.tab and len(_cut(row, self.tab)) == self.width
+        if row.startswith("## "):
+            return not looks_like_row
+        # in a file of two columns "# id" is the token # with the label id; wider rows never begin like that
+        return _COMMENT_KEY.match(row) is not None and not (looks_like_row and self.width == 2)
+
+    def row(self, row: str, *, where: str) -> tuple[str, str]:
+        cells = _cut(row, self.tab)
+        layout, between = self.layout, "tabs" if self.tab else "blanks"
+        if len(cells) < layout.least:
+            raise HarnessError(
+                f"{where}: {row!r} has {len(cells)} column(s) between {between}, at least {layout.least} are "
+                "needed; mend the line, or set task.separator, task.token_column, task.label_column or "
+                "task.comment"
+            )
+        if layout.label_column < 0 and len(cells) != self.width:
+            raise HarnessError(
+                f"{where}: {row!r} has {len(cells)} columns between {between}, most lines have "
+                f"{self.width}; mend the line, or count task.label_column from 0"
+            )
+        token, label = cells[layout.token_column], cells[layout.label_column].strip()
+        if not token or not label:
+            raise HarnessError(
+                f"{where}: {row!r} has an empty {'label' if token else 'token'}; mend the line"
+            )
+        return token.strip() or token, label
+
+
+def _cut(row: str, tab: bool) -> list[str]:
+    return row.split("\t") if tab else re.split(r"[ \t]+", row.lstrip(" \t"))
+
+
+def _docstart(row: str) -> bool:
+    return row.startswith(DOCSTART) and row[len(DOCSTART) : len(DOCSTART) + 1] in ("", " ", "\t")
+
+
+def _close(parsed: Parsed, sentence: Sentence) -> Sentence:
+    if not sentence.words:
+        return sentence
+    parsed.sentences.append(sentence)
+    return Sentence()

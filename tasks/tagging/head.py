@@ -1,0 +1,76 @@
+"""The tagging head: dropout and one linear layer over the state of each word (Devlin et al. 2019, section
+5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from harness.data.batch import IGNORE, Batch
+from harness.data.units import Encoded, word_states
+from harness.task import HeadInput, Prediction
+
+
+class TaggingHead(nn.Module):
+    """Labels of the words of a text from the states of its units.
+
+    Args:
+        spec: H and the dropout.
+        labels: L labels, in the order of the outputs.
+        fallback: label of a word that no unit stands for.
+        word_pooling: ``first`` or ``mean``, see :func:`harness.data.units.word_states`.
+    """
+
+    def __init__(
+        self, spec: HeadInput, *, labels: Sequence[str], fallback: str, word_pooling: str = "first"
+    ) -> None:
+        super().__init__()
+        self.labels = list(labels)
+        self.fallback = fallback
+        self.word_pooling = word_pooling
+        self.dropout = nn.Dropout(spec.dropout)
+        self.output = nn.Linear(spec.hidden, len(self.labels))
+
+    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+        """``logits`` (B, W, L); rows of words that a window does not own mean nothing."""
+        states = word_states(encoded[-1].states, batch.units[-1], how=self.word_pooling)
+        return {"logits": self.output(self.dropout(states))}
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
+        """Cross entropy summed over the words with a target, and their number; each word of an example has
+        its target in one window."""
+        targets = batch.targets["labels"]  # (B, W)
+        logits = outputs["logits"].float()
+        total = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+        return total, int((targets != IGNORE).sum())
+
+    def decode(self, outputs: Mapping[str, Tensor], batch: Batch) -> list[Prediction]:
+        """One label a word, read in the window that owns it.
+
+        ``value`` is a list of W labels and ``scores`` the W * L logits, word by word; ``extra`` holds
+        ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the words that the tokenizer
+        deleted, which get the fallback label and logits of 0.
+        """
+        logits = outputs["logits"].detach().float().cpu()
+        owned = (batch.units[-1].word_units >= 0).cpu()
+        return [
+            self._prediction(logits[rows], owned[rows], n_words=len(example.texts[-1]))
+            for rows, example in zip(batch.groups, batch.examples, strict=True)
+        ]
+
+    def _prediction(self, logits: Tensor, owned: Tensor, *, n_words: int) -> Prediction:
+        """From the windows (R, W, L) and (R, W) of one example; W may be padded beyond ``n_words``."""
+        words = torch.arange(n_words)
+        row = owned[:, :n_words].int().argmax(dim=0)
+        seen = owned[:, :n_words].any(dim=0)
+        joined = logits[row, words] * seen[:, None]  # (n_words, L)
+        best = joined.argmax(dim=1).tolist() if n_words else []
+        value = [self.labels[b] if s else self.fallback for b, s in zip(best, seen.tolist(), strict=True)]
+        extra: dict[str, object] = {"shape": [n_words, len(self.labels)], "labels": self.labels}
+        missing = [w for w, s in enumerate(seen.tolist()) if not s]
+        if missing:
+            extra["no_units"] = missing
+        return Prediction(value=value, scores=joined.flatten().tolist(), extra=extra)

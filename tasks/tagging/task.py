@@ -1,0 +1,232 @@
+"""The tagging task: one label a word, scored as entities or, for labels without prefixes, word by word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.data.files import by_role
+from harness.data.splits import limit as take
+from harness.data.text import Example, Text
+from harness.errors import HarnessError, did_you_mean
+from harness.task import HeadInput, Prediction, Splits
+from tasks.tagging.columns import Layout, Sentence
+from tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
+from tasks.tagging.scoring import score_spans, score_tokens
+from tasks.tagging.sources import Hub, Reader, Sink, complete, is_none, locate_files
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from harness.data.units import UnitRow
+    from tasks.tagging.head import TaggingHead
+
+SHORT, LONG = 10, 40
+"""Sentences of at most SHORT words carry the tag ``length:short``, those beyond LONG ``length:long``."""
+SPAN_METRIC, TOKEN_METRIC = "span_f1", "token_accuracy"
+METRICS = (SPAN_METRIC, "strict_span_f1", "span_precision", "span_recall", "surface_f1", TOKEN_METRIC)
+POOLINGS = ("first", "mean")
+
+
+def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+    """Local files of the splits by role; none for hub data.
+
+    Raises:
+        HarnessError: a file is missing, or there is no data at all.
+    """
+    return by_role(locate_files(config, config.get("hub")))
+
+
+class Tagging:
+    """See :class:`harness.task.Task`.
+
+    A gold value and a prediction are lists of labels, one a word, IOB2 whatever the data's scheme (plain
+    labels stay as they are). The labels a model can give are those of train; others stay in the gold, count
+    as missed, and are reported.
+
+    Args:
+        name, kind: as in the configuration.
+        metric: primary metric, a key of :meth:`score`; None = ``span_f1``, or ``token_accuracy`` for plain
+        labels. path, train, dev, test, files: local files, see :func:`harness.data.files.locate`. A split
+        that is
+            not there is cut from train; ``dev=none`` = no dev split at all.
+        hub: id of a hub data set, or a mapping (:class:`~tasks.tagging.sources.Hub`).
+        words_column, labels_column, label_names: of tables, see :class:`~tasks.tagging.sources.Reader`.
+        token_column, label_column, separator, comment: of column files, see
+            :class:`~tasks.tagging.columns.Layout`.
+        encoding: of text files.
+        scheme: ``auto`` or one of :data:`tasks.tagging.schemes.SCHEMES`.
+        word_pooling: how the units of a word become its state, ``first`` or ``mean``.
+        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+
+    Raises:
+        HarnessError: a value outside its range.
+    """
+
+    n_texts = 1
+    truncate = False
+    maximize = True
+    max_first: int | None = None
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        kind: str = "ner",
+        metric: str | None = None,
+        path: str | None = None,
+        train: Any = None,
+        dev: Any = None,
+        test: Any = None,
+        files: Mapping[str, Any] | None = None,
+        hub: str | Mapping[str, Any] | None = None,
+        words_column: str | None = None,
+        labels_column: str | None = None,
+        label_names: Sequence[str] | None = None,
+        token_column: int = 0,
+        label_column: int = -1,
+        separator: str = "auto",
+        comment: str | None = None,
+        encoding: str = "auto",
+        scheme: str = "auto",
+        word_pooling: str = "first",
+        dev_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split_seed: int = 13,
+    ) -> None:
+        if word_pooling not in POOLINGS:
+            raise HarnessError(f"task.word_pooling={word_pooling}: is one of {', '.join(POOLINGS)}")
+        if metric and metric not in METRICS and not metric.startswith("f1/"):
+            raise HarnessError(f"task.metric={metric}: {did_you_mean(metric, (*METRICS, 'f1/TYPE'))}")
+        self.name, self.kind = name, kind
+        self.scheme = self._asked = scheme
+        self.word_pooling = word_pooling
+        self.metric = metric or (TOKEN_METRIC if scheme == "none" else SPAN_METRIC)
+        self.labels: list[str] = []
+        self._fallback = OUTSIDE
+        self._reader = Reader(
+            where={"path": path, "train": train, "dev": dev, "test": test, "files": files},
+            hub=Hub.of(hub),
+            layout=Layout(token_column, label_column, separator, comment),
+            encoding=encoding,
+            words=words_column,
+            labels=labels_column,
+            label_names=label_names,
+        )
+        self._no_dev, self._split_seed = is_none(dev), split_seed
+        self._fractions = {"dev": dev_fraction, "test": test_fraction}
+
+    def splits(self, *, limit: int | None = None) -> Splits:
+        """Read all data, recognise the scheme over all of it, fit the labels on all of train; a limit then
+        takes a seeded sample a split.
+
+        Raises:
+            HarnessError: names the file, line and value that cannot be read.
+        """
+        sink = Sink()
+        read = complete(
+            self._reader.read(sink),
+            no_dev=self._no_dev,
+            fractions=self._fractions,
+            seed=self._split_seed,
+            sink=sink,
+        )
+        found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
+        self.scheme = found.scheme
+        sink.notes.append(found.note)
+        sink.add("ill_formed_labels", found.ill_formed)
+        self._choose_metric(sink)
+        parts = {role: [self._example(*pair) for pair in part] for role, part in read.items()}
+        self._fit(parts["train"])
+        self._report_absent(parts, sink)
+        train, dev, test = (take(parts[role], limit) for role in ("train", "dev", "test"))
+        seen = {form for e in train for form in self._forms(e)}
+        dev, test = ([self._tagged(e, seen) for e in part] for part in (dev, test))
+        return Splits(train, dev, test, notes=sink.notes, report=sink.report)
+
+    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+        """``labels`` (W,) of each window: the number of the word's label, -100 for words that the window does
+        not own and for labels absent from train."""
+        import numpy as np
+
+        from harness.data.batch import IGNORE
+
+        number = {label: i for i, label in enumerate(self.labels)}
+        gold = np.array([number.get(label, IGNORE) for label in example.gold], dtype=np.int64)
+        return [{"labels": np.where(row.word_units >= 0, gold, IGNORE)} for row in rows]
+
+    def head(self, spec: HeadInput) -> TaggingHead:
+        """A fresh :class:`tasks.tagging.head.TaggingHead` over the labels of train."""
+        from tasks.tagging.head import TaggingHead
+
+        return TaggingHead(spec, labels=self.labels, fallback=self._fallback, word_pooling=self.word_pooling)
+
+    def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
+        """See :func:`tasks.tagging.scoring.score_spans`; only ``token_accuracy`` for plain labels.
+
+        Raises:
+            HarnessError: an example has no prediction, or one that does not fit its words.
+        """
+        missing = [e.id for e in examples if e.id not in predictions]
+        if missing:
+            raise HarnessError(
+                f"task {self.name}: {len(missing)} of {len(examples)} examples have no prediction, first "
+                f"{missing[0]!r}"
+            )
+        gold = [list(e.gold) for e in examples]
+        predicted = [list(predictions[e.id].value) for e in examples]
+        for example, p in zip(examples, predicted, strict=True):
+            if len(p) != len(example.gold):
+                raise HarnessError(
+                    f"task {self.name}: example {example.id!r} has {len(example.gold)} words, its prediction "
+                    f"{len(p)}"
+                )
+        if self.scheme == "none":
+            return score_tokens(gold, predicted)
+        scores = score_spans(gold, predicted, words=[e.texts[-1].words for e in examples])
+        return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
+
+    def _choose_metric(self, sink: Sink) -> None:
+        if self.scheme != "none":
+            sink.notes.append(
+                "span_f1 counts entities by conlleval's rule over IOB2, strict_span_f1 by strict IOB2"
+            )
+        elif self.metric != TOKEN_METRIC:
+            sink.notes.append(f"plain labels: {TOKEN_METRIC} takes the place of {self.metric}")
+            self.metric = TOKEN_METRIC
+
+    def _example(self, name: str, sentence: Sentence) -> Example:
+        return Example(name, (Text.from_words(sentence.words),), to_iob2(sentence.labels, self.scheme))
+
+    def _fit(self, train: Sequence[Example]) -> None:
+        counts = Counter(label for e in train for label in e.gold)
+        self.labels = sorted(counts, key=lambda label: (label != OUTSIDE or self.scheme == "none", label))
+        self._fallback = OUTSIDE if self.scheme != "none" else min(counts, key=lambda x: (-counts[x], x))
+
+    def _report_absent(self, parts: Mapping[str, Sequence[Example]], sink: Sink) -> None:
+        absent = set()
+        for role in ("dev", "test"):
+            counts = Counter(x for e in parts[role] for x in e.gold if x not in self.labels)
+            for label, n in sorted(counts.items()):
+                unit = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
+                plural = {"entity": "entities", "word": "words"}[unit] if n > 1 else unit
+                sink.notes.append(f"{label} is absent from train ({n} {plural} in {role}): counted as missed")
+            absent |= set(counts)
+        sink.add("labels_absent_from_train", len(absent))
+
+    def _forms(self, example: Example) -> set[tuple[str, ...]]:
+        """Surface forms of an example's entities."""
+        if self.scheme == "none":
+            return set()
+        words = example.texts[-1].words
+        return {tuple(words[a:b]) for _, a, b in entities(example.gold)}
+
+    def _tagged(self, example: Example, seen: set[tuple[str, ...]]) -> Example:
+        n = len(example.texts[-1])
+        tags = ["length:short" if n <= SHORT else "length:long" if n > LONG else "length:medium"]
+        if self.scheme != "none":
+            forms = self._forms(example)
+            tags.append("no-entity" if not forms else "seen-entity" if forms <= seen else "unseen-entity")
+        return Example(example.id, example.texts, example.gold, tuple(tags))
