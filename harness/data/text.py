@@ -20,11 +20,12 @@ from typing import Any
 import regex
 
 _LETTER = r"[\p{L}\p{M}\p{N}_--\p{Han}]"
-_CLITIC = r"(?:s|re|ve|ll|d|m)"
+# case is ignored here alone: ignoring it everywhere makes the splitter twelve times slower
+_CLITIC = r"(?i:s|re|ve|ll|d|m)"
 _WORD = regex.compile(
     rf"""
     (?:\p{{L}}\.){{2,}}                                  # U.S.
-    | {_LETTER}+?(?=n['’]t\b) | n['’]t\b               # do n't
+    | {_LETTER}+?(?=(?i:n['’]t)\b) | (?i:n['’]t)\b   # do n't
     | ['’]{_CLITIC}\b                                   # 's
     | \p{{N}}+(?:[.,:/]\p{{N}}+)+%?                       # 1,000.5  10:30
     | {_LETTER}+(?:(?!['’]{_CLITIC}\b)[-'’·\u00AD\u200C\u200D]{_LETTER}+)*   # well-known, O'Brien
@@ -32,7 +33,7 @@ _WORD = regex.compile(
     | \.{{2,}} | -{{2,}} | `` | ''                      # runs that vocabularies hold as one word
     | (?![\s\p{{Cc}}\p{{Cf}}])\X
     """,
-    regex.VERBOSE | regex.VERSION1 | regex.IGNORECASE,
+    regex.VERBOSE | regex.VERSION1,
 )
 
 
