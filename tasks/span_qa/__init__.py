@@ -1,0 +1,1 @@
+"""Answers as spans of a context: SQuAD and whatever comes in its format."""

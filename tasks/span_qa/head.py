@@ -1,0 +1,163 @@
+"""Start and end scores of every unit of a context, and the best span over all windows.
+
+Each unit's state gives two numbers, ``[s_i, e_i] = W h_i + b``; the loss is the mean of the cross entropies
+of the first and the last unit, softmax over the window's context units and its null position (Devlin et al.
+2019, sections 4.2 and 4.3). A span scores ``s_i + e_j``, i <= j; null scores ``s_null + e_null``, the lowest
+over the windows. The null position is the first special unit of a joint row ([CLS]). Rows that hold the
+context alone have a learned pair of null scores in its place, and only when the data have questions without
+an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from harness.data.batch import IGNORE, Batch
+from harness.data.text import Example
+from harness.data.units import Encoded, Units
+from harness.errors import HarnessError
+from harness.task import HeadInput, Prediction
+from tasks.span_qa.targets import NULL
+
+N_BEST = 5
+_KEEP = 4 * N_BEST  # per window; several spans of units can be one span of characters
+_NONE = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A candidate: its characters in the context and its score."""
+
+    start: int
+    end: int
+    score: float
+
+
+class SpanHead(nn.Module):
+    """See the module.
+
+    Args:
+        spec: the states it reads.
+        unanswerable: null may be the answer.
+        max_answer_units: longest span it predicts.
+        null_threshold: v2 answers "" when null beats the best span by more than this.
+    """
+
+    def __init__(
+        self, spec: HeadInput, *, unanswerable: bool, max_answer_units: int = 30, null_threshold: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.joint = spec.pairs == "joint"
+        self.unanswerable = unanswerable
+        self.max_answer_units = max_answer_units
+        self.null_threshold = null_threshold
+        self.dropout = nn.Dropout(spec.dropout)
+        self.scores = nn.Linear(spec.hidden, 2)
+        nn.init.normal_(self.scores.weight, std=0.02)
+        nn.init.zeros_(self.scores.bias)
+        # only where it is used: a parameter without a gradient is an error under DDP
+        self.null = nn.Parameter(torch.zeros(2)) if unanswerable and not self.joint else None
+
+    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+        """Scores of the last text's units.
+
+        Returns:
+            ``start`` and ``end`` (B, S), -inf outside the context; ``null`` (B, 2), start and end score of
+            the null position, -inf where there is none.
+        """
+        units = batch.units[-1]
+        scores = self.scores(self.dropout(encoded[-1].states)).float()  # (B, S, 2)
+        start, end = scores.masked_fill(~self._context(units)[..., None], _NONE).unbind(-1)
+        return {"start": start, "end": end, "null": self._null(scores, units)}
+
+    def loss(self, outputs: dict[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
+        """Sum over the windows that have a target, and their number."""
+        total = outputs["start"].new_zeros(())
+        width = outputs["start"].shape[1]
+        rows = batch.targets["start"] != IGNORE
+        for i, side in enumerate(("start", "end")):
+            target = batch.targets[side][rows]
+            logits = torch.cat([outputs[side], outputs["null"][:, i : i + 1]], dim=1)[rows]
+            target = torch.where(target == NULL, width, target)
+            total = total + functional.cross_entropy(logits, target, reduction="sum") / 2
+        return total, int(rows.sum())
+
+    def decode(self, outputs: dict[str, Tensor], batch: Batch) -> list[Prediction]:
+        """The best span of each example over its windows, or "" where null wins."""
+        candidates = self._candidates(outputs, batch.units[-1])
+        nulls = outputs["null"].sum(1).tolist()
+        return [
+            self._prediction(
+                example,
+                best_spans([span for row in rows for span in candidates[row]]),
+                null=min(nulls[row] for row in rows),
+            )
+            for example, rows in zip(batch.examples, batch.groups, strict=True)
+        ]
+
+    def _context(self, units: Units) -> Tensor:
+        return units.mask & (units.segment == (1 if self.joint else 0))
+
+    def _null(self, scores: Tensor, units: Units) -> Tensor:
+        if self.null is not None:
+            return self.null.float().expand(len(units), 2)
+        if not self.joint:
+            return scores.new_full((len(units), 2), _NONE)
+        special = units.special
+        if not bool(special.any(1).all()):
+            raise HarnessError(
+                "this encoder's joint rows have no special unit that could stand for 'no answer in this "
+                "window': use encoder.pairs=separate with body=attention_flow"
+            )
+        return scores[torch.arange(len(units), device=scores.device), special.int().argmax(1)]
+
+    def _candidates(self, outputs: dict[str, Tensor], units: Units) -> list[list[Span]]:
+        """The best spans of each row, at most :data:`_KEEP`, all starting at a word this row owns."""
+        word = self._context(units) & (units.word_ids >= 0)
+        # a question's words may outnumber the context's; they are masked, but must be valid indices
+        index = units.word_ids.clamp(min=0, max=units.word_units.shape[1] - 1)
+        owned = word & (units.word_units.gather(1, index) >= 0)
+        start = outputs["start"].masked_fill(~owned, _NONE)
+        end = outputs["end"].masked_fill(~word, _NONE)
+        rows, width = start.shape
+        reach = min(self.max_answer_units, width)
+        ends = functional.pad(end, (0, reach - 1), value=_NONE).unfold(1, reach, 1)  # (B, S, reach): e_{i+d}
+        flat = (start[:, :, None] + ends).reshape(rows, width * reach)
+        score, at = flat.topk(min(_KEEP, flat.shape[1]), dim=1)
+        first = at // reach
+        last = first + at % reach
+        chars_start = units.offsets[..., 0].gather(1, first)
+        chars_end = units.offsets[..., 1].gather(1, last.clamp(max=width - 1))
+        return [
+            [Span(a, b, s) for a, b, s in zip(*columns, strict=True) if s != _NONE and a < b]
+            for columns in zip(chars_start.tolist(), chars_end.tolist(), score.tolist(), strict=True)
+        ]
+
+    def _prediction(self, example: Example, spans: Sequence[Span], *, null: float) -> Prediction:
+        context = example.texts[-1].text
+        nbest = [{"text": context[s.start : s.end], **asdict(s)} for s in spans]
+        extra: dict[str, Any] = {"nbest": nbest, "start": None, "end": None}
+        value = ""
+        margin = null - spans[0].score if spans else float("inf")
+        if self.unanswerable:
+            extra |= {"null_score": null, "null_margin": margin if spans else None}
+        if spans and not (self.unanswerable and margin > self.null_threshold):
+            value = context[spans[0].start : spans[0].end]
+            extra |= {"start": spans[0].start, "end": spans[0].end}
+        return Prediction(value=value, scores=tuple(s.score for s in spans), extra=extra)
+
+
+def best_spans(spans: Sequence[Span], *, most: int = N_BEST) -> list[Span]:
+    """The best ``most`` spans of characters, best first; equal scores in the order of the text."""
+    out: dict[tuple[int, int], Span] = {}
+    for span in sorted(spans, key=lambda s: (-s.score, s.start, s.end)):
+        out.setdefault((span.start, span.end), span)
+        if len(out) == most:
+            break
+    return list(out.values())

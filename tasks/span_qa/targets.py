@@ -1,0 +1,51 @@
+"""From the characters of an answer to the units of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from harness.data.units import UnitRow
+
+IGNORE = -100
+"""As :data:`harness.data.batch.IGNORE`, which cannot be had without torch."""
+NULL = -1
+"""Null is right in this window; the head knows which scores stand for it."""
+
+
+def unit_spans(rows: Sequence[UnitRow], start: int, end: int) -> list[tuple[int, int] | None]:
+    """First and last unit of the smallest span of units that covers characters [start, end), by window.
+
+    None for a window that does not hold all of the answer. What a tokenizer drops everywhere (format
+    characters, blanks) is not missed.
+
+    Args:
+        rows: all windows of the example; the context is the row's highest segment.
+        start, end: characters of the answer in the context.
+    """
+    touching = [_touching(row, start, end) for row in rows]
+    reach = [
+        (int(row.offsets[t, 0].min()), int(row.offsets[t, 1].max())) if len(t) else None
+        for row, t in zip(rows, touching, strict=True)
+    ]
+    found = [r for r in reach if r is not None]
+    if not found:
+        return [None] * len(rows)
+    whole = (min(a for a, _ in found), max(b for _, b in found))
+    return [(int(t[0]), int(t[-1])) if r == whole else None for r, t in zip(reach, touching, strict=True)]
+
+
+def _touching(row: UnitRow, start: int, end: int) -> np.ndarray:
+    """Indices of the context's units that share a character with [start, end)."""
+    if not len(row):
+        return np.empty(0, dtype=np.int64)
+    context = row.segment == max(int(row.segment.max()), 0)
+    return np.flatnonzero(context & (row.offsets[:, 0] < end) & (row.offsets[:, 1] > start))
+
+
+def is_joint(row: UnitRow) -> bool:
+    """Whether the row holds the question, too."""
+    return len(row) > 0 and int(row.segment.max()) == 1

@@ -1,0 +1,176 @@
+"""The span question answering task: a question, a context, and the part of the context that answers it.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.data.text import Example
+from harness.errors import HarnessError, did_you_mean
+from harness.task import HeadInput, Prediction, Splits
+from tasks.span_qa.data import Source, read_splits
+from tasks.span_qa.scoring import UNITS, per_question, summary
+from tasks.span_qa.targets import IGNORE, NULL, is_joint, unit_spans
+
+if TYPE_CHECKING:
+    from harness.data.units import UnitRow
+    from tasks.span_qa.head import SpanHead
+
+METRICS = ("f1", "exact_match")
+
+
+class SpanQA:
+    """SQuAD v1.1, v2.0 and data sets in their format (see :class:`harness.task.Task`).
+
+    Args:
+        name: of the data set.
+        metric: ``f1`` or ``exact_match``.
+        f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD).
+        max_answer_units: longest answer that is predicted, in units of the encoder.
+        null_threshold: in data with questions that have no answer: "" is predicted when null's score exceeds
+            the best span's by more than this.
+        max_first: most units of a question in a joint row (64 as in the published BERT).
+        path: a folder with the files named in ``files``, or one file from which every split is cut.
+        train, dev, test: files; ``dev=none`` = no dev split at all.
+        files: names to look for in the folder, by split.
+        hub: id of a hub data set, or ``{id, config, revision, splits}``; used when no local file is given.
+        dev_fraction, test_fraction: of the questions, when the split has to be cut.
+
+    Raises:
+        HarnessError: a value outside its range.
+    """
+
+    maximize = True
+    n_texts = 2
+    truncate = False
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        kind: str = "span_qa",
+        metric: str = "f1",
+        f1_unit: str = "word",
+        max_answer_units: int = 30,
+        null_threshold: float = 0.0,
+        max_first: int | None = 64,
+        path: str | None = None,
+        train: Any = None,
+        dev: Any = None,
+        test: Any = None,
+        files: Mapping[str, Any] | None = None,
+        hub: str | Mapping[str, Any] | None = None,
+        dev_fraction: float = 0.1,
+        test_fraction: float = 0.2,
+    ) -> None:
+        for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit, UNITS)):
+            if value not in valid:
+                raise HarnessError(f"task.{key}={value}: {did_you_mean(value, valid)}")
+        if max_answer_units < 1:
+            raise HarnessError(f"task.max_answer_units={max_answer_units}: must be at least 1")
+        self.name, self.kind, self.metric = name, kind, metric
+        self.f1_unit, self.max_first = f1_unit, max_first
+        self.max_answer_units, self.null_threshold = max_answer_units, null_threshold
+        self.source = Source(
+            path=path,
+            train=train,
+            dev=dev,
+            test=test,
+            files=files,
+            hub=hub,
+            dev_fraction=dev_fraction,
+            test_fraction=test_fraction,
+        )
+        self._unanswerable: bool | None = None
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether the data hold questions without an answer (SQuAD v2.0's rules then apply)."""
+        if self._unanswerable is None:
+            raise RuntimeError("splits() must be called first")
+        return self._unanswerable
+
+    def splits(self, *, limit: int | None = None) -> Splits:
+        """Read the data, at most ``limit`` questions a split."""
+        splits, self._unanswerable = read_splits(self.source, most=limit)
+        return splits
+
+    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+        """``start`` and ``end`` of each window: units of the first answer, the smallest span that covers it.
+
+        A window without the whole answer gets the null position where there is one (a joint row's first
+        special unit; the learned null of data with unanswerable questions), else it is ignored. So are all
+        windows of an answer which the tokenizer dropped: to call them unanswerable would teach a falsehood.
+        """
+        answers = example.gold["answers"]
+        if not answers:
+            return [_target(NULL, NULL) for _ in rows]
+        spans = unit_spans(rows, answers[0]["start"], answers[0]["end"])
+        if not any(spans):
+            return [_target(IGNORE, IGNORE) for _ in rows]
+        return [
+            _target(*span) if span else self._without_answer(row)
+            for row, span in zip(rows, spans, strict=True)
+        ]
+
+    def head(self, spec: HeadInput) -> SpanHead:
+        from tasks.span_qa.head import SpanHead
+
+        return SpanHead(
+            spec,
+            unanswerable=self.unanswerable,
+            max_answer_units=self.max_answer_units,
+            null_threshold=self.null_threshold,
+        )
+
+    def per_example(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> dict[str, dict[str, float]]:
+        """``exact_match`` and ``f1`` of each example by id: what a paired test or a bootstrap resamples.
+
+        Raises:
+            HarnessError: an example has no prediction.
+        """
+        values = per_question(
+            self._values(predictions, examples),
+            _golds(examples),
+            unit=self.f1_unit,
+            unanswerable=self.unanswerable,
+        )
+        return {key: {"exact_match": exact, "f1": f1} for key, (exact, f1) in values.items()}
+
+    def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
+        """``exact_match`` and ``f1`` in [0, 1] (the published scripts print them times 100); with
+        unanswerable questions also ``HasAns_*`` and ``NoAns_*``.
+
+        Raises:
+            HarnessError: an example has no prediction.
+        """
+        values = {k: (v["exact_match"], v["f1"]) for k, v in self.per_example(predictions, examples).items()}
+        return summary(values, _golds(examples), unanswerable=self.unanswerable)
+
+    def _without_answer(self, row: UnitRow) -> dict[str, np.ndarray]:
+        target = NULL if self.unanswerable or is_joint(row) else IGNORE
+        return _target(target, target)
+
+    def _values(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, str]:
+        missing = [e.id for e in examples if e.id not in predictions]
+        if missing:
+            raise HarnessError(
+                f"{self.name}: {len(missing)} of {len(examples)} questions have no prediction, the first is "
+                f"{missing[0]!r}; every question needs one (the empty text says that there is no answer)"
+            )
+        return {e.id: str(predictions[e.id].value) for e in examples}
+
+
+def _golds(examples: Sequence[Example]) -> dict[str, list[str]]:
+    return {e.id: [a["text"] for a in e.gold["answers"]] for e in examples}
+
+
+def _target(start: int, end: int) -> dict[str, np.ndarray]:
+    return {"start": np.asarray(start, dtype=np.int64), "end": np.asarray(end, dtype=np.int64)}
