@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 from torch import nn
 
 from harness.data.text import Text
@@ -105,3 +106,25 @@ class Encoder(nn.Module):
     def gradient_checkpointing(self) -> None:
         """Trade time for memory where the architecture allows it (non-reentrant, so that frozen bottom
         layers do not cut the gradient); a no-op elsewhere."""
+
+    def encode(
+        self, sentences: Sequence[str | Sequence[str]], layers: str = "top", *, batch_size: int = 32
+    ) -> list[np.ndarray]:
+        """Vectors of words, without gradient, in eval mode (the mode it was in comes back).
+
+        Args:
+            sentences: strings, which the common word splitter splits, or lists of words.
+            layers: ``top`` or ``all`` L + 1 layers, [0] the embeddings.
+            batch_size: windows a forward pass; sorted by length inside, which changes only rounding.
+
+        Returns:
+            one float32 array a sentence, in their order: (words, H), or (L + 1, words, H) for ``all``. A
+            word is the mean over its units; long sentences are read in windows and every word has a vector;
+            a word that the tokenizer deletes has zeros; an empty sentence gives (0, H).
+
+        Raises:
+            HarnessError: ``sentences`` is one string, or holds what is not text.
+        """
+        from harness.encoders.api import encode
+
+        return encode(self, sentences, layers=layers, batch_size=batch_size)

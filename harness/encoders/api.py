@@ -1,0 +1,158 @@
+"""Encoders for use outside a cell: load one by its name, turn sentences into vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.build import build, locate
+from harness.data.text import Text
+from harness.data.units import UnitRow, Units, word_states
+from harness.encoders.base import Encoder, Windowing
+from harness.errors import HarnessError, did_you_mean
+from harness.paths import conf_dir
+
+
+def load_encoder(
+    name: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    random_init: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    config_dir: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Encoder:
+    """An encoder by the name of its configuration, in eval mode.
+
+    Args:
+        name: an encoder's YAML without the ending, as in ``harness list``.
+        path: its file or folder here; None = as the YAML says, fetched when it names an address.
+        random_init: the same architecture with random weights from torch's global generator.
+        cache_dir: tables and downloads; None = $HARNESS_CACHE or the user's cache.
+        config_dir: a folder of one's own whose ``encoder/`` holds further YAMLs.
+        options: override the YAML's keys.
+
+    Raises:
+        HarnessError: no such name or option, or files that cannot be had.
+    """
+    from harness.resolve import cache_folder
+
+    config = {**encoder_config(name, config_dir=config_dir), **options}
+    if path is not None:
+        config["path"] = os.fspath(path)
+    cache = cache_folder(None if cache_dir is None else os.fspath(cache_dir))
+    if config.get("_files_"):
+        locate(config["_files_"])(config, cache)
+    encoder: Encoder = build(config, random_init=random_init, cache_dir=cache)
+    return encoder.eval()
+
+
+def encoder_config(name: str, *, config_dir: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """The composed YAML of an encoder as plain data.
+
+    Raises:
+        HarnessError: there is none of that name, or it does not compose.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    folders = [conf_dir(), *([] if config_dir is None else [Path(config_dir).expanduser().absolute()])]
+    names = {p.stem for folder in folders for p in (folder / "encoder").glob("*.yaml")}
+    if name not in names:
+        raise HarnessError(f"encoder {name}: there is none of that name, {did_you_mean(name, names)}")
+    search = [f"hydra.searchpath=['file://{folders[-1]}']"] if config_dir is not None else []
+    try:
+        with initialize_config_dir(str(folders[0]), version_base="1.3"):
+            composed = compose(f"encoder/{name}", overrides=search)
+        data = OmegaConf.to_container(composed.encoder, resolve=True)
+    except (HydraException, OmegaConfBaseException) as e:
+        raise HarnessError(f"encoder {name}: {e}") from e
+    return {str(k): v for k, v in data.items()} if isinstance(data, dict) else {}
+
+
+@torch.no_grad()
+def encode(
+    encoder: Encoder,
+    sentences: Sequence[str | Sequence[str]],
+    *,
+    layers: str = "top",
+    batch_size: int = 32,
+) -> list[np.ndarray]:
+    """Vectors of the words of each sentence; see :meth:`harness.encoders.base.Encoder.encode`."""
+    if layers not in ("top", "all"):
+        raise HarnessError(f"layers={layers!r}: {did_you_mean(str(layers), ('top', 'all'))}")
+    if batch_size < 1:
+        raise HarnessError(f"batch_size={batch_size}: must be at least 1")
+    texts = [_text(s, i) for i, s in _checked(sentences)]
+    deep = layers == "all"
+    shape = (encoder.n_layers + 1,) if deep else ()
+    out = [np.zeros((*shape, len(t), encoder.hidden), dtype=np.float32) for t in texts]
+    windows = encoder.tokenizer.rows(texts, reach(encoder))
+    rows = [(i, row) for i, its in enumerate(windows) for row in its if len(texts[i])]
+    rows.sort(key=lambda r: len(r[1]))
+    with _eval_mode(encoder):
+        for at in range(0, len(rows), batch_size):
+            _encode_batch(encoder, rows[at : at + batch_size], out, deep=deep)
+    return out
+
+
+def reach(encoder: Encoder) -> Windowing:
+    """Windows as wide as the encoder takes, with 64 units of overlap or a quarter of a narrow one."""
+    overlap = 64 if encoder.max_units is None else min(64, encoder.max_units // 4)
+    return Windowing(max_units=encoder.max_units, overlap=overlap)
+
+
+def _encode_batch(
+    encoder: Encoder, rows: Sequence[tuple[int, UnitRow]], out: Sequence[np.ndarray], *, deep: bool
+) -> None:
+    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    units = Units.collate([row for _, row in rows], pad=encoder.tokenizer.pad).to(device)
+    encoded = encoder(units, all_layers=deep)
+    layers = encoded.layers if deep else encoded.states[None]
+    words = torch.stack([word_states(layer, units, how="mean") for layer in layers])  # (K, B, W, H)
+    vectors = words.float().cpu().numpy()
+    for place, (index, row) in enumerate(rows):
+        owned = np.flatnonzero(row.word_units >= 0)
+        found = vectors[:, place, owned]
+        if deep:
+            out[index][:, owned] = found
+        else:
+            out[index][owned] = found[0]
+
+
+def _checked(sentences: Sequence[str | Sequence[str]]) -> Iterator[tuple[int, str | Sequence[str]]]:
+    if isinstance(sentences, str):
+        raise HarnessError(f"encode takes a list of sentences, not the string {sentences[:40]!r}")
+    return enumerate(sentences)
+
+
+def _text(sentence: str | Sequence[str], index: int) -> Text:
+    if isinstance(sentence, str):
+        return Text.from_string(sentence)
+    words = list(sentence)
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise HarnessError(
+                f"sentence {index}: {word!r} is not a word; strings that are not empty are wanted"
+            )
+    return Text.from_words(words)
+
+
+@contextmanager
+def _eval_mode(encoder: Encoder) -> Iterator[None]:
+    """Eval mode inside; afterwards every module is in the mode it was in."""
+    training = [m for m in encoder.modules() if m.training]
+    encoder.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,194 @@
+"""Reading the words and vectors of a file, in order and in blocks. Imports no torch."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from harness.encoders.vector_files import FIELD, Layout, is_utf8, number_in, open_bytes, read_exactly, show
+from harness.errors import HarnessError
+
+BLOCK = 16 << 20
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some consecutive words of a file: ``vectors`` is (len(words), dim) float32; ``undecodable`` counts the
+    words that were not UTF-8 and hold replacement characters now."""
+
+    words: list[str]
+    vectors: np.ndarray
+    undecodable: int = 0
+
+
+def read_chunks(path: Path, layout: Layout, *, member: str | None = None) -> Iterator[Chunk]:
+    """All words of a file in order, duplicates included.
+
+    Raises:
+        HarnessError: a line that is no word and ``dim`` finite numbers (file, line and value are named), or
+            fewer words than the header promises.
+    """
+    with open_bytes(path, member) as stream:
+        read_exactly(stream, layout.skip)
+        chunks = _binary_chunks(stream, path, layout) if layout.binary else _text_chunks(stream, path, layout)
+        total = 0
+        for chunk in chunks:
+            total += len(chunk.words)
+            yield chunk
+    if layout.count is not None and total < layout.count:
+        raise HarnessError(
+            f"{path}: the header promises {layout.count} words, the file holds {total}: "
+            "an incomplete copy? Fetch it again or correct the header"
+        )
+
+
+def _text_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chunk]:
+    line = 1 if layout.count is None else 2
+    rest = b""
+    while data := stream.read(BLOCK):
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            rest += data
+            continue
+        block, rest = rest + data[:cut], data[cut:]
+        yield _text_block(block, line, path, layout)
+        line += block.count(b"\n")
+    if rest.strip():
+        yield _text_block(rest + b"\n", line, path, layout)
+
+
+def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
+    """A block of whole lines. Columnar where every line is regular, else line by line where it must be."""
+    if b"\r\n" in block:
+        block = block.replace(b"\r\n", b"\n")
+    if b" \n" in block:  # fastText ends its lines with a blank
+        block = block.replace(b" \n", b"\n")
+    undecodable = 0
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        undecodable = sum(not is_utf8(line) for line in block.split(b"\n"))
+        block = block.decode("utf-8", "replace").encode()
+    columns = _columnar(block, layout)
+    numbers: Sequence[int] = range(first, first + block.count(b"\n"))
+    if columns is None:
+        numbers, columns = _irregular(block, first, path, layout)
+    words, vectors = columns
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        value = vectors[row][~np.isfinite(vectors[row])][0]
+        raise _bad(path, numbers[row], f"the vector of {words[row]!r} holds {value}", layout)
+    return Chunk(words, vectors, undecodable)
+
+
+Columns = tuple[list[str], np.ndarray]
+
+
+def _columnar(block: bytes, layout: Layout) -> Columns | None:
+    """Parse regular lines at once; None when any line is not a word without blanks and ``dim`` numbers."""
+    import polars as pl
+
+    names = [f"{i}" for i in range(layout.dim)]
+    lines = block.count(b"\n")
+    if block.startswith((b"\n", b"\xef\xbb\xbf")) or b"\n\n" in block or b"\r" in block or not lines:
+        return None
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(block),
+            separator=layout.separator.decode(),
+            has_header=False,
+            quote_char=None,
+            schema={"word": pl.String, **dict.fromkeys(names, pl.Float32)},
+        )
+    except pl.exceptions.PolarsError:
+        return None
+    numbers = frame.select(names)
+    if frame.height != lines or sum(numbers.null_count().row(0)):
+        return None
+    words = frame["word"].fill_null("").to_list()
+    return words, np.ascontiguousarray(numbers.to_numpy(order="c"), dtype=np.float32)
+
+
+def _irregular(block: bytes, first: int, path: Path, layout: Layout) -> tuple[list[int], Columns]:
+    lines = block.split(b"\n")[:-1]
+    slow = {i for i, line in enumerate(lines) if line.count(layout.separator) != layout.dim or b"\r" in line}
+    regular = b"".join(line + b"\n" for i, line in enumerate(lines) if i not in slow)
+    columns = _columnar(regular, layout)
+    if columns is None:
+        columns, slow = ([], np.empty((0, layout.dim), np.float32)), set(range(len(lines)))
+    place = [i for i in range(len(lines)) if i not in slow]
+    words = dict(zip(place, columns[0], strict=True))
+    vectors = dict(zip(place, columns[1], strict=True))
+    for i in sorted(slow):
+        if lines[i].strip(b" \t\r"):
+            words[i], vectors[i] = _line(lines[i], first + i, path, layout)
+    order = sorted(words)
+    stacked = np.stack([vectors[i] for i in order]) if order else columns[1]
+    return [first + i for i in order], ([words[i] for i in order], stacked)
+
+
+def _line(line: bytes, number: int, path: Path, layout: Layout) -> tuple[str, np.ndarray]:
+    fields = list(FIELD.finditer(line.rstrip(b" \t\r")))
+    if len(fields) < layout.dim or fields[-layout.dim].start() == 0:
+        raise _bad(
+            path, number, f"{show(line)} has {max(0, len(fields) - 1)} numbers behind its word", layout
+        )
+    numbers = [f.group() for f in fields[-layout.dim :]]
+    values = [number_in(n) for n in numbers]
+    if None in values:
+        value = numbers[values.index(None)]
+        raise _bad(path, number, f"{show(value)} in {show(line)} is not a number", layout)
+    word = line[: fields[-layout.dim].start()].rstrip(b" \t").decode("utf-8", "replace")
+    with np.errstate(over="ignore"):
+        return word, np.array(values, dtype=np.float64).astype(np.float32)
+
+
+def _binary_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chunk]:
+    width, left, at, buffer = 4 * layout.dim, layout.count or 0, 0, b""
+    while left:
+        more = stream.read(BLOCK)
+        buffer, at = buffer[at:] + more, 0
+        names: list[bytes] = []
+        parts: list[bytes] = []
+        while left:
+            blank = buffer.find(b" ", at)
+            if blank < 0 or blank + 1 + width > len(buffer):
+                break
+            names.append(buffer[at:blank].lstrip(b"\n"))
+            at = blank + 1 + width
+            parts.append(buffer[blank + 1 : at])
+            left -= 1
+        if names:
+            yield _binary_chunk(names, parts, path, layout)
+        if not more:
+            return
+    rest = (buffer[at:] + stream.read(1024)).strip(b"\n")
+    if rest:
+        raise HarnessError(
+            f"{path}: {show(rest[:40])} follows the {layout.count} words of the header; correct it"
+        )
+
+
+def _binary_chunk(names: list[bytes], parts: list[bytes], path: Path, layout: Layout) -> Chunk:
+    vectors = np.frombuffer(b"".join(parts), dtype="<f4").reshape(len(parts), layout.dim).astype(np.float32)
+    words = [n.decode("utf-8", "replace") for n in names]
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        word = words[int(np.flatnonzero(~finite)[0])]
+        raise HarnessError(
+            f"{path}: the vector of {word[:80]!r} holds no finite number: damaged? Fetch it again"
+        )
+    return Chunk(words, vectors, sum(not is_utf8(n) for n in names))
+
+
+def _bad(path: Path, line: int, what: str, layout: Layout) -> HarnessError:
+    return HarnessError(
+        f"{path}, line {line}: {what}; a word and {layout.dim} numbers are wanted. "
+        "Mend or delete the line, or set encoder.dim when the number is wrong"
+    )

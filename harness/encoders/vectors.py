@@ -1,0 +1,248 @@
+"""Word vectors as a table on disk: parsed once, opened in milliseconds, read row by row.
+
+A file is parsed into a folder of the cache that holds the float32 matrix, the words and an index from a hash
+of a word to its row. The folder's key is the file's content, so a changed file gets a new table and a moved
+one keeps its own. Row 0 of the matrix belongs to no word: it is kept free for the unknown word, so that the
+mapped file serves as an embedding table as it is. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.encoders.vector_chunks import read_chunks
+from harness.encoders.vector_files import detect
+from harness.errors import HarnessError
+from harness.features.store import Store
+from harness.fingerprint import data_fingerprint, file_fingerprint
+from harness.record import write_atomic
+
+READER_VERSION = 1
+"""Raised when the reader makes something else of the same file; part of the table's key."""
+
+MAX_BYTES = 64 << 30
+_MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS, _FACTS = (
+    "vectors.f32",
+    "words.bin",
+    "offsets.npy",
+    "hashes.npy",
+    "rows.npy",
+    "facts.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a table.
+
+    Attributes:
+        words: distinct words, rows 1 to ``words`` of the matrix.
+        dim: numbers a word.
+        std: standard deviation over all numbers.
+        duplicates: lines dropped because their word was there before (the first one wins).
+        undecodable: words that were not UTF-8; the bytes that were not are U+FFFD now.
+        content: fingerprint of the file, its member, and the reader.
+        sample: digest of some bytes of each part, which finds a damaged table without reading it all.
+    """
+
+    words: int
+    dim: int
+    std: float
+    duplicates: int
+    undecodable: int
+    content: str
+    sample: str
+
+
+class VectorTable:
+    """An open table; see the module. Pickles and copies by its folder.
+
+    Attributes:
+        facts: see :class:`Facts`.
+        matrix: (words + 1, dim) float32, mapped copy-on-write: what is written stays in this process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.facts = Facts(**json.loads((folder / _FACTS).read_bytes()))
+        if self.facts.sample != _sample(folder):
+            raise ValueError("the parts are not those that were written")
+        shape = (self.facts.words + 1, self.facts.dim)
+        self.matrix = np.memmap(folder / _MATRIX, dtype=np.float32, mode="c", shape=shape)
+        self._offsets, self._hashes, self._rows = (
+            np.asarray(np.load(folder / name, mmap_mode="r")) for name in (_OFFSETS, _HASHES, _ROWS)
+        )
+        with (folder / _WORDS).open("rb") as f:
+            self._words = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __reduce__(self) -> tuple[type[VectorTable], tuple[Path]]:
+        return VectorTable, (self.folder,)
+
+    def lookup(self, words: Sequence[str]) -> np.ndarray:
+        """(len(words),) int64: the row of each word, 0 for a word the table does not have."""
+        encoded = [w.encode("utf-8", "replace") for w in words]
+        hashes = _hashes(encoded)
+        places = np.searchsorted(self._hashes, hashes)
+        found = np.zeros(len(words), dtype=np.int64)
+        for i, (place, value) in enumerate(zip(places.tolist(), hashes, strict=True)):
+            while place < len(self._hashes) and self._hashes[place] == value:
+                row = int(self._rows[place])
+                if self._word(row) == encoded[i]:
+                    found[i] = row
+                    break
+                place += 1  # another word of the same hash
+        return found
+
+    def word(self, row: int) -> str:
+        """The word of a row from 1 to ``facts.words``."""
+        return self._word(row).decode()
+
+    def _word(self, row: int) -> bytes:
+        return self._words[self._offsets[row - 1] : self._offsets[row]]
+
+    def __contains__(self, word: str) -> bool:
+        return bool(self.lookup([word])[0])
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return self.facts.words
+
+
+def open_vectors(
+    path: Path, *, cache_dir: Path, member: str | None = None, dim: int | None = None
+) -> VectorTable:
+    """The table of a word-vector file, parsed when this is the first time.
+
+    Args:
+        path: the file, in any format of :mod:`harness.encoders.vector_files`.
+        cache_dir: where tables are kept.
+        member, dim: see :func:`harness.encoders.vector_files.detect`.
+
+    Raises:
+        HarnessError: the file cannot be read as word vectors, or the cache cannot be written.
+    """
+    store = Store(cache_dir / "vectors", max_bytes=MAX_BYTES)
+    try:
+        content = content_fingerprint(path, cache_dir=cache_dir, member=member, dim=dim)
+        for _ in range(2):
+            folder, _ = store.get(content[:32], lambda f: _build(f, path, member, dim, content))
+            try:
+                return VectorTable(folder)
+            except (ValueError, KeyError, TypeError, OSError):  # damaged: build it anew
+                shutil.rmtree(folder, ignore_errors=True)
+        return VectorTable(folder)
+    except OSError as e:
+        raise HarnessError(
+            f"cache_dir={cache_dir}: the table of {path} cannot be kept there ({e.strerror or e}); "
+            "choose another with cache_dir=DIR"
+        ) from e
+
+
+def content_fingerprint(
+    path: Path, *, cache_dir: Path, member: str | None = None, dim: int | None = None
+) -> str:
+    """Hex digest of what a table is made from. A file's own digest is kept in the cache beside its size, time
+    and inode, so that a new process need not read a large file only to know that it has not changed."""
+    if not path.is_file():
+        raise HarnessError(f"{path}: there is no such file of word vectors; give encoder.path=FILE")
+    stat = path.stat()
+    key = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    note = cache_dir / "vectors" / ".seen" / data_fingerprint(key)[:32]
+    try:
+        digest = note.read_text()
+    except OSError:
+        digest = ""
+    if len(digest) != 64:
+        digest = file_fingerprint(path)
+        write_atomic(note, digest.encode())
+    return data_fingerprint([digest, member, dim, READER_VERSION])
+
+
+def _build(folder: Path, path: Path, member: str | None, dim: int | None, content: str) -> None:
+    layout = detect(path, member=member, dim=dim)
+    seen: set[str] = set()
+    read, undecodable, total, squares = 0, 0, 0.0, 0.0
+    with (folder / _MATRIX).open("wb") as matrix, (folder / _WORDS).open("wb") as text:
+        matrix.write(bytes(4 * layout.dim))
+        lengths: list[int] = []
+        hashes: list[np.ndarray] = []
+        for chunk in read_chunks(path, layout, member=member):
+            read += len(chunk.words)
+            undecodable += chunk.undecodable
+            words, vectors = _first_ones(chunk.words, chunk.vectors, seen)
+            encoded = [w.encode() for w in words]
+            vectors.tofile(matrix)
+            text.write(b"".join(encoded))
+            lengths += map(len, encoded)
+            hashes.append(_hashes(encoded))
+            total += float(vectors.sum(dtype=np.float64))
+            squares += float(np.square(vectors, dtype=np.float64).sum())
+        text.write(b"\n")  # so that the file is never empty: nothing cannot be mapped
+    if not seen:
+        raise HarnessError(f"{path}: holds no word vectors")
+    _write_index(folder, lengths, np.concatenate(hashes))
+    n = len(seen) * layout.dim
+    std = max(0.0, squares / n - (total / n) ** 2) ** 0.5
+    facts = Facts(
+        words=len(seen),
+        dim=layout.dim,
+        std=std,
+        duplicates=read - len(seen),
+        undecodable=undecodable,
+        content=content,
+        sample=_sample(folder),
+    )
+    (folder / _FACTS).write_text(json.dumps(asdict(facts)))
+
+
+def _first_ones(words: list[str], vectors: np.ndarray, seen: set[str]) -> tuple[list[str], np.ndarray]:
+    before = len(seen)
+    keep = []
+    for i, word in enumerate(words):
+        if word not in seen:
+            seen.add(word)
+            keep.append(i)
+    if len(seen) - before == len(words):
+        return words, vectors
+    return [words[i] for i in keep], vectors[keep]
+
+
+def _write_index(folder: Path, lengths: Iterable[int], hashes: np.ndarray) -> None:
+    order = np.argsort(hashes, kind="stable")
+    np.save(folder / _OFFSETS, np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]))
+    np.save(folder / _HASHES, hashes[order])
+    np.save(folder / _ROWS, order.astype(np.int64) + 1)
+
+
+def _hashes(words: Iterable[bytes]) -> np.ndarray:
+    """(n,) uint64, the same on every machine and in every process."""
+    digests = b"".join(hashlib.blake2b(w, digest_size=8).digest() for w in words)
+    return np.frombuffer(digests, dtype="<u8")
+
+
+def _sample(folder: Path, *, places: int = 16, width: int = 512) -> str:
+    digest = hashlib.sha256()
+    for name in (_MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS):
+        size = os.path.getsize(folder / name)
+        digest.update(f"{name} {size} ".encode())
+        with (folder / name).open("rb", buffering=0) as f:
+            for place in range(places):
+                f.seek(max(0, size - width) * place // max(1, places - 1))
+                digest.update(f.read(width))
+    return digest.hexdigest()
+
+
+def describe(table: VectorTable) -> dict[str, Any]:
+    """Facts of a table that a record keeps."""
+    return {"file_words": table.facts.words, "file_duplicates": table.facts.duplicates,
+            "file_undecodable": table.facts.undecodable}  # fmt: skip

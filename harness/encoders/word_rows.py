@@ -1,0 +1,67 @@
+"""Rows of encoders whose units are the words of a text, one unit a word and no special units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.data.text import Text
+from harness.data.units import UnitRow
+from harness.data.windows import owners, windows
+from harness.encoders.base import Windowing
+
+
+@dataclass(frozen=True, slots=True)
+class WordWindow:
+    """Words ``start`` to ``start + length`` of ``text``."""
+
+    text: Text
+    start: int
+    length: int
+
+    def cut(self) -> Text:
+        """The window as a text of its own."""
+        spans = self.text.spans[self.start : self.start + self.length]
+        if len(spans) == len(self.text) or not spans:
+            return self.text if len(spans) == len(self.text) else Text("", (), self.text.given)
+        first, last = spans[0][0], spans[-1][1]
+        moved = tuple((a - first, b - first) for a, b in spans)
+        return Text(self.text.text[first:last], moved, self.text.given)
+
+
+def word_rows(
+    text: Text, windowing: Windowing, inputs: Callable[[WordWindow], Mapping[str, np.ndarray]]
+) -> list[UnitRow]:
+    """The windows of a text as rows whose units are its words.
+
+    Args:
+        text: the text.
+        windowing: ``max_units`` counts words here.
+        inputs: the encoder's own arrays for a window, (length, ...) each.
+
+    Raises:
+        HarnessError: the overlap does not fit ``max_units``.
+    """
+    n = len(text)
+    room = windowing.max_units
+    wins = [(0, n)] if room is None or n <= room else windows(n, room, windowing.overlap)
+    owner = owners(n, wins)
+    if windowing.truncate:
+        wins, owner = wins[:1], np.where(np.arange(n) < wins[0][1], 0, -1)
+    spans = np.array(text.spans, dtype=np.int64).reshape(n, 2)
+    rows = []
+    for index, (start, length) in enumerate(wins):
+        words = np.arange(n)
+        rows.append(
+            UnitRow(
+                inputs=dict(inputs(WordWindow(text, start, length))),
+                word_ids=np.arange(start, start + length),
+                offsets=spans[start : start + length],
+                segment=np.zeros(length, dtype=np.int64),
+                word_units=np.where(owner == index, words - start, -1),
+                window=index,
+            )
+        )
+    return rows
