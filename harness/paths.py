@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -18,3 +19,16 @@ def conf_dir() -> Path:
         if (folder / "config.yaml").is_file():
             return folder
     raise HarnessError(f"{package}: the installation has no conf folder; install transfer-harness again")
+
+
+def demo_dir() -> Path:
+    """The folder of the bundled demo's data and checkpoints; found without importing it.
+
+    Raises:
+        HarnessError: the installation has none.
+    """
+    spec = importlib.util.find_spec("tasks")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (Path(folder) / "mini").is_dir():
+            return Path(folder).resolve() / "mini"
+    raise HarnessError("the bundled demo (tasks/mini) is not installed; install transfer-harness again")
