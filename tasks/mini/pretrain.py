@@ -35,12 +35,12 @@ def save_vectors(lines: Sequence[str], path: Path) -> None:
 def save_bert(lines: Sequence[str], folder: Path) -> float:
     """A BERT with its masked-language-model head and no pooler. Returns the last steps' mean loss."""
     from tokenizers.implementations import BertWordPieceTokenizer
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     trained = BertWordPieceTokenizer(lowercase=True)
-    trained.train_from_iterator(lines, vocab_size=700, min_frequency=2, show_progress=False)
+    trained.train_from_iterator(iter(lines), vocab_size=700, min_frequency=2, show_progress=False)
     vocab = trained.get_vocab(with_added_tokens=True)
-    tokenizer = BertTokenizerFast(vocab=vocab, do_lower_case=True, model_max_length=256)
+    tokenizer = BertTokenizer(vocab=vocab, do_lower_case=True, model_max_length=256)
     torch.manual_seed(1)
     model = BertForMaskedLM(
         BertConfig(
@@ -73,16 +73,16 @@ def save_bert(lines: Sequence[str], folder: Path) -> float:
 def save_gpt(lines: Sequence[str], folder: Path) -> float:
     """A GPT-2 with byte-level pairs. Returns the last steps' mean loss."""
     from tokenizers.implementations import ByteLevelBPETokenizer
-    from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+    from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
     end = "<|endoftext|>"
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(
-        lines, vocab_size=900, min_frequency=2, special_tokens=[end], show_progress=False
+        iter(lines), vocab_size=900, min_frequency=2, special_tokens=[end], show_progress=False
     )
     folder.mkdir(parents=True, exist_ok=True)
     vocab, merges = trained.save_model(str(folder))
-    tokenizer = GPT2TokenizerFast.from_pretrained(str(folder), model_max_length=256)
+    tokenizer = GPT2Tokenizer.from_pretrained(str(folder), model_max_length=256)
     Path(vocab).unlink()
     Path(merges).unlink()
     torch.manual_seed(1)

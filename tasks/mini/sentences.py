@@ -1,4 +1,4 @@
-"""Sentences of the demo, drawn from templates: labelled examples of three tasks and the plain text of a corpus."""
+"""Sentences of the demo, drawn from templates: labelled examples of three tasks and lines of a corpus."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Draw:
         return f"{first} {self.word(words.LAST)}" if self.random.random() < 0.6 else first
 
     def common(self) -> dict[str, str]:
-        """Values of the slots that every template may use; days, months and adjectives are always all in play."""
+        """Values of the slots that every template may use; days, months, adjectives are never held back."""
         pick = self.random.choice
         return {
             "adj": pick(words.ADJECTIVE),
