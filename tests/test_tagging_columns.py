@@ -90,7 +90,7 @@ def test_first_line_of_a_sentence_is_kept() -> None:
         ("a\tO\nb\nc\tO\n", "x.conll:2: 'b' has 1 column"),
         ("a NN O\nb NN\nc NN O\n", "x.conll:2: 'b NN' has 2 columns"),
         ("a O\nNew York O\nc O\n", "x.conll:2: 'New York O' has 3 columns"),
-        ("a\tO\n\tO\n", "x.conll:2: '\\tO' has an empty token"),
+        ("a\tO\n\tO\n", "x.conll:2: '\\tO' has an empty token or label"),
     ],
 )
 def test_a_broken_line_is_named(text: str, where: str) -> None:

@@ -22,7 +22,7 @@ def example(words: list[str], gold: list[str] | None = None, name: str = "0") ->
 
 
 def unit_row(word_ids: list[int], word_units: list[int], *, values: list[int], window: int = 0) -> UnitRow:
-    """A row whose units carry ``values``, which :func:`encode` turns into one-hot states; -1 = special unit."""
+    """A row whose units carry ``values``; :func:`encode` makes them one-hot states. Word -1 = special."""
     ids = np.array(word_ids)
     return UnitRow(
         inputs={"value": np.array(values)},

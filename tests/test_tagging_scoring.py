@@ -98,7 +98,7 @@ def gold_and_predicted(draw: st.DrawFn) -> tuple[list[list[str]], list[list[str]
     return sides[0], sides[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gold_and_predicted())
 def test_equal_to_seqeval_to_the_last_digit(pair: tuple[list[list[str]], list[list[str]]]) -> None:
     metrics = pytest.importorskip("seqeval.metrics")

@@ -175,6 +175,48 @@ def test_parquet_as_the_hub_exports_it(tmp_path: Path) -> None:
     assert [part[0].gold for _, part in splits.items()] == [["B-PER", "O"]] * 3
 
 
+def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    from harness.data import hub_data
+
+    features = datasets.Features(
+        {
+            "tokens": datasets.Sequence(datasets.Value("string")),
+            "ner_tags": datasets.Sequence(datasets.ClassLabel(names=["O", "B-PER"])),
+        }
+    )
+    data = datasets.Dataset.from_dict({"tokens": [["Bea", "sat"]], "ner_tags": [[1, 0]]}, features=features)
+    data.to_parquet(str(tmp_path / "train.parquet"))
+    path = str(tmp_path / "train.parquet")
+    assert Tagging(name="t", train=path, dev=path, test=path).splits().test[0].gold == ["B-PER", "O"]
+    assert hub_data._table(data, "x").names == {"ner_tags": ["O", "B-PER"]}
+
+
+def test_hub_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.data import hub_data
+    from harness.data.tables import Table
+
+    def load(dataset: str, splits: Any, **options: Any) -> dict[str, Table]:
+        assert (dataset, options) == ("owner/name", {"config": None, "revision": "v1"})
+        rows = [{"tokens": ["Bea", "sat"], "ner_tags": [1, 0]}]
+        return {
+            role: Table(f"{dataset} ({role})", ["tokens", "ner_tags"], rows, [1], "row") for role in splits
+        }
+
+    monkeypatch.setattr(hub_data, "load_hub", load)
+    hub = {
+        "id": "owner/name",
+        "revision": "v1",
+        "splits": {"train": "train", "dev": "validation", "test": "test"},
+        "label_names": ["O", "B-PER"],
+        "note": "made up",
+    }
+    splits = Tagging(name="t", hub=hub).splits()
+    assert splits.dev[0].gold == ["B-PER", "O"]
+    assert {"data: hub data set owner/name at v1", "made up"} <= set(splits.notes)
+    assert Tagging(name="t", hub=hub, dev="none").splits().dev == []
+
+
 def test_files_by_role(tmp_path: Path) -> None:
     paths = write(tmp_path, train=TRAIN, test=TRAIN)
     config = {"name": "t", **paths, "dev": "none"}

@@ -82,6 +82,7 @@ def _readable(dataset: str, error: Exception) -> HarnessError:
 
 
 def _table(data: Any, source: str) -> Table:
-    names = {c: list(f.names) for c, f in data.features.items() if getattr(f, "names", None)}
+    inner = {c: getattr(f, "feature", f) for c, f in data.features.items()}  # of a list: what it lists
+    names = {c: list(f.names) for c, f in inner.items() if getattr(f, "names", None)}
     rows = data.to_list()
     return Table(source, list(data.column_names), rows, list(range(1, len(rows) + 1)), "row", names)

@@ -290,7 +290,10 @@ def _class_names(metadata: bytes) -> dict[str, list[str]]:
     """Names of the classes a Parquet export of the hub keeps in its metadata."""
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
-        return {k: list(f["names"]) for k, f in features.items() if isinstance(f, dict) and f.get("names")}
+        inner = {
+            k: f.get("feature") or f for k, f in features.items() if isinstance(f, dict)
+        }  # lists of classes
+        return {k: list(f["names"]) for k, f in inner.items() if isinstance(f, dict) and f.get("names")}
     except (ValueError, AttributeError, TypeError):
         return {}
 

@@ -103,7 +103,10 @@ def parse_lines(lines: Iterable[str], *, source: str, layout: Layout) -> Parsed:
         elif form.comment(row):
             parsed.comments += 1
         else:
-            token, label = form.row(row, where=f"{source}:{number}")
+            cells = form.cells(row)
+            if cells is None:
+                raise HarnessError(f"{source}:{number}: {row!r} {form.complaint(row)}")
+            token, label = cells
             sentence.line = sentence.line or number
             sentence.words.append(token)
             sentence.labels.append(label)
@@ -118,6 +121,7 @@ class _Form:
     layout: Layout
     tab: bool
     width: int
+    least: int
 
     @classmethod
     def of(cls, rows: list[str], layout: Layout) -> _Form:
@@ -126,7 +130,7 @@ class _Form:
         if layout.separator == "auto":
             tab = 2 * sum("\t" in r for r in data) > len(data)
         widths = Counter(len(_cut(r, tab)) for r in data)
-        return cls(layout, tab, widths.most_common(1)[0][0] if widths else 0)
+        return cls(layout, tab, widths.most_common(1)[0][0] if widths else 0, layout.least)
 
     def comment(self, row: str) -> bool:
         if self.layout.comment is not None:
@@ -139,26 +143,28 @@ class _Form:
         # in a file of two columns "# id" is the token # with the label id; wider rows never begin like that
         return _COMMENT_KEY.match(row) is not None and not (looks_like_row and self.width == 2)
 
-    def row(self, row: str, *, where: str) -> tuple[str, str]:
+    def cells(self, row: str) -> tuple[str, str] | None:
+        """Token and label; None where the row does not hold them."""
         cells = _cut(row, self.tab)
-        layout, between = self.layout, "tabs" if self.tab else "blanks"
-        if len(cells) < layout.least:
-            raise HarnessError(
-                f"{where}: {row!r} has {len(cells)} column(s) between {between}, at least {layout.least} are "
-                "needed; mend the line, or set task.separator, task.token_column, task.label_column or "
-                "task.comment"
+        if len(cells) < self.least or (len(cells) != self.width and self.layout.label_column < 0):
+            return None
+        token, label = cells[self.layout.token_column], cells[self.layout.label_column].strip()
+        return (token.strip() or token, label) if token and label else None
+
+    def complaint(self, row: str) -> str:
+        """What is wrong with a row without token and label, and the mend."""
+        n, between = len(_cut(row, self.tab)), "tabs" if self.tab else "blanks"
+        if n < self.least:
+            return (
+                f"has {n} column(s) between {between}, at least {self.least} are needed; mend the line, or "
+                "set task.separator, task.token_column, task.label_column or task.comment"
             )
-        if layout.label_column < 0 and len(cells) != self.width:
-            raise HarnessError(
-                f"{where}: {row!r} has {len(cells)} columns between {between}, most lines have "
-                f"{self.width}; mend the line, or count task.label_column from 0"
+        if n != self.width and self.layout.label_column < 0:
+            return (
+                f"has {n} columns between {between}, most lines have {self.width}; mend the line, or count "
+                "task.label_column from 0"
             )
-        token, label = cells[layout.token_column], cells[layout.label_column].strip()
-        if not token or not label:
-            raise HarnessError(
-                f"{where}: {row!r} has an empty {'label' if token else 'token'}; mend the line"
-            )
-        return token.strip() or token, label
+        return "has an empty token or label; mend the line"
 
 
 def _cut(row: str, tab: bool) -> list[str]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from harness.errors import HarnessError, did_you_mean
 
@@ -54,6 +55,7 @@ class Recognised:
     note: str
 
 
+@cache
 def split_label(label: str) -> tuple[str, str]:
     """Prefix and type; ``("", "")`` for ``O`` and ``("", label)`` for a label without a prefix."""
     if label == OUTSIDE:
@@ -154,6 +156,7 @@ def _breaks_bioes(here: tuple[str, str], before: tuple[str, str], after: tuple[s
 _RULES = {"iob1": _breaks_iob1, "iob2": _breaks_iob2, "bioes": _breaks_bioes, "bilou": _breaks_bioes}
 
 
+@cache
 def _canonical(label: str, *, bare: bool = False) -> tuple[str, str]:
     """Prefix out of B, I, E, S ("" outside) and type; ``bare`` takes a bare type as inside."""
     prefix, kind = split_label(label)
