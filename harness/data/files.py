@@ -173,6 +173,9 @@ def _given(given: Any, role: str) -> list[Path]:
 def _first(folder: Path, candidates: Any, role: str) -> dict[str, list[Path]]:
     for name in _as_list(candidates):
         matches = _glob(folder / name)
+        if len({tuple(p.suffixes) for p in matches}) > 1:
+            names = ", ".join(p.name for p in matches)
+            raise HarnessError(f"{folder}: which is {role}: {names}? Name it with task.{role}=FILE")
         if matches:
             return {role: matches}
     return {}

@@ -91,7 +91,7 @@ def _choose(role: str, given: Names, guesses: Sequence[str], columns: Sequence[s
             return "+".join(str(p) for p in parts)
         if candidate in columns:
             return candidate
-    there = f"columns: {', '.join(columns)}"
+    there = f"columns: {', '.join(f'{c:.40}' for c in columns)}"
     if given is not None:
         near = f"; {did_you_mean(candidates[0], columns)}" if len(columns) > 3 else ""
         raise HarnessError(f"{source}: no column {' or '.join(candidates)} (task.{role}); {there}{near}")

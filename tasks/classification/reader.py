@@ -80,31 +80,39 @@ class Reader:
         files = locate(self.where)
         if files:
             tables = {role: [read_table(p, self.how, notes=notes) for p in ps] for role, ps in files.items()}
-            columns = self.columns
         elif self.hub:
-            tables, columns = self._from_hub(self.hub, notes)
+            tables = self._from_hub(self.hub, notes)
         else:
             raise HarnessError("no data: give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME")
         if "train" not in tables:
             raise HarnessError("task.train: no training data; give its file")
-        return {role: self._split(role, parts, columns) for role, parts in tables.items()}
+        return {role: self._split(role, parts, local=bool(files)) for role, parts in tables.items()}
 
-    def _from_hub(self, hub: Hub, notes: list[str]) -> tuple[dict[str, list[Table]], Columns]:
+    def _from_hub(self, hub: Hub, notes: list[str]) -> dict[str, list[Table]]:
         from harness.data.hub_data import load_hub
 
         loaded = load_hub(hub.id, hub.splits, config=hub.config, revision=hub.revision)
         notes.append(f"data: hub data set {hub.id}{f' at {hub.revision}' if hub.revision else ''}")
         if hub.note:
             notes.append(hub.note)
-        label = hub.label.get(self.labels.level or "fine") if isinstance(hub.label, Mapping) else hub.label
-        given = self.columns
-        columns = Columns(given.text or hub.text, given.text_b, given.label or label, given.id)
-        return {r: [t] for r, t in loaded.items() if not is_none(self.where.get(r))}, columns
+        return {role: [table] for role, table in loaded.items() if not is_none(self.where.get(role))}
 
-    def _split(self, role: str, tables: Sequence[Table], columns: Columns) -> list[Row]:
+    def _columns(self, table: Table, *, local: bool) -> dict[str, str]:
+        """The table's columns. A local file may be a copy of the hub's and then has its columns, or not."""
+        given, text, label = self.columns, None, None
+        if self.hub is not None:
+            label = self.hub.label
+            label = label.get(self.labels.level or "fine") if isinstance(label, Mapping) else label
+            text, label = _list(self.hub.text), _list(label)
+            if local:
+                text, label = ([c for c in names if c in table.columns] for names in (text, label))
+        named = Columns(given.text or text or None, given.text_b, given.label or label or None, given.id)
+        return named.find(table.columns, table.source)
+
+    def _split(self, role: str, tables: Sequence[Table], *, local: bool) -> list[Row]:
         rows: list[Row] = []
         for table in tables:
-            at = columns.find(table.columns, table.source)
+            at = self._columns(table, local=local)
             sides = [at[side] for side in ("text", "text_b") if side in at]
             for i in range(len(table)):
                 texts = tuple(read_text(table, i, c, allow_empty=self.allow_empty) for c in sides)
@@ -152,6 +160,10 @@ def cut_missing(
     if no_dev and not out["dev"]:
         notes.append("dev: none, as asked")
     return out
+
+
+def _list(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or [])
 
 
 def _check_ids(rows: Sequence[Row], tables: Sequence[Table]) -> None:
