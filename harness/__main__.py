@@ -1,0 +1,13 @@
+"""``python -m harness``: as the console script, from any directory."""
+
+import os
+import sys
+
+# -m puts the current directory first: a tasks.py or yaml.py there would shadow what the engine imports
+if not sys.flags.safe_path and sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath("."):
+    del sys.path[0]
+
+from harness.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

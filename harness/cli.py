@@ -1,0 +1,100 @@
+"""The command line: ``harness [overrides]`` runs a cell, ``harness -m ...`` a sweep; the rest is subcommands.
+
+This module imports nothing heavy: each subcommand is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from harness.errors import HarnessError, did_you_mean
+
+COMMANDS = {
+    "run": ("harness.commands.run", "run one cell, or with -m a sweep (the same without the word run)"),
+    "list": ("harness.commands.list", "encoders, strategies, tasks, bodies, experiments that can be named"),
+    "status": (
+        "harness.commands.status",
+        "what a results folder holds, what is running, what failed and why",
+    ),
+    "leaderboard": ("harness.leaderboard.command", "tables and statistics from a results folder"),
+    "show": ("harness.commands.show", "one cell's record, readable"),
+    "rm": ("harness.commands.rm", "archive cells, so that they run again"),
+}
+EXAMPLES = """\
+  harness task=trec task.path=DIR encoder=glove_6b_100d strategy=frozen
+  harness -m task=trec encoder=glove_6b_100d,bert_base_uncased strategy=frozen,full seed=0,1,2
+  harness status results
+  harness leaderboard results"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. Exit code: 0 done, 1 a cell failed, 2 the command is wrong, 130 interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except HarnessError as e:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"harness: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("harness: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # the reader of a pipe (head, less) has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else ""
+    if first in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if first == "--version":
+        return _version()
+    if first in COMMANDS:
+        return _call(COMMANDS[first][0], arguments[1:])
+    if first and "=" not in first and first[0] not in "-+~":
+        raise HarnessError(f"{first}: neither a subcommand nor key=value; {did_you_mean(first, COMMANDS)}")
+    return _call(COMMANDS["run"][0], arguments)
+
+
+def _call(module: str, arguments: list[str]) -> int:
+    return int(importlib.import_module(module).main(arguments) or 0)
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    print(version("transfer-harness"))
+    return 0
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: harness [run] [-m] [key=value ...]",
+            "       harness SUBCOMMAND [--help]",
+            "",
+            "Which pretrained encoder, transferred how, serves a task best, and is the difference real?",
+            "",
+            *lines,
+            "",
+            "examples:",
+            EXAMPLES,
+            "",
+            "  harness --cfg job [key=value ...]   prints the composed configuration and runs nothing",
+            "  harness --config-dir DIR ...        adds a folder of your own encoder/, task/, ... files",
+            "  harness --hydra-help                Hydra's own options",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Hydra's errors in one sentence: which argument, what is wrong with it, and the nearest that is right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.cli import COMMANDS
+from harness.errors import did_you_mean
+from harness.overrides import split_values
+from harness.paths import conf_dir
+
+_GROUP = re.compile(r"Could not find '(?P<group>.+)/(?P<option>[^/']+)'")
+_OVERRIDE = re.compile(
+    r"Could not override '(?P<key>[^']+)'|Could not delete from config\. '(?P<gone>[^']+)'"
+)
+_AMBIGUOUS = re.compile(r"Ambiguous value for argument '(?P<argument>.*)'$", re.MULTILINE)
+_APPEND = re.compile(r"Could not append to config\. An item is already at '(?P<key>[^']+)'")
+_NO_GROUP = re.compile(r"config group '(?P<group>[^']+)' does not exist")
+_FULL_KEY = re.compile(r"full_key: (?P<key>\S+)")
+
+
+def explain(error: Exception, *, argv: list[str]) -> str:
+    """One message for an error of Hydra's or OmegaConf's composition, given the command's arguments."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import MissingMandatoryValue
+
+    if isinstance(error, OverrideParseException):
+        return _not_readable(error)
+    text = str(error)
+    if isinstance(error, MissingMandatoryValue):
+        key = _found(_FULL_KEY, text)
+        return f"{key}: has no value yet; give {key}=..."
+    if isinstance(error, MissingConfigException):
+        return _no_such_option(text, argv=argv)
+    return _no_such_key(text, argv=argv) or _other(error)
+
+
+def options_of(group: str, *, argv: list[str]) -> list[str]:
+    """Names in a group of the installed configuration and of --config-dir."""
+    folders = [conf_dir(), *_config_dirs(argv)]
+    return sorted({p.stem for folder in folders for p in (folder / group).glob("*.yaml")})
+
+
+def _not_readable(error: Any) -> str:
+    override, first = error.override, str(error).splitlines()
+    reason = next((line for line in first if "rror parsing" not in line), first[0])
+    if "=" not in override:
+        return f"{override}: not key=value; {did_you_mean(override, [*_groups([]), *COMMANDS])}"
+    key, _, value = override.partition("=")
+    return (
+        f"{override}: the value cannot be read ({reason}); "
+        f'if it is text, quote it for the shell and for Hydra: "{key}={value!r}"'
+    )
+
+
+def _no_such_option(text: str, *, argv: list[str]) -> str:
+    match = _GROUP.search(text)
+    if match is None:
+        return text.splitlines()[0]
+    group, option = match["group"], match["option"]
+    options = options_of(group, argv=argv)
+    if group == "hydra/launcher":
+        listed = re.search(r"Available options in .*:\n((?:\t.*\n?)+)", text)
+        options += listed[1].split() if listed else []
+    listing = f"; `harness list {group}s` shows all" if f"{group}s" in LISTED else ""
+    return f"{group}={option}: there is no {group} of that name; {did_you_mean(option, options)}{listing}"
+
+
+LISTED = frozenset({"encoders", "tasks", "experiments"})
+
+
+def _no_such_key(text: str, *, argv: list[str]) -> str | None:
+    ambiguous = _AMBIGUOUS.search(text)
+    if ambiguous:
+        return (
+            f"{ambiguous['argument']}: several values make a sweep; add -m, or give a list as key=[a,b], "
+            "or text with a comma as \"key='a,b'\""
+        )
+    append = _APPEND.search(text)
+    if append:
+        return f"+{append['key']}: exists already; give it without the +"
+    group = _NO_GROUP.search(text)
+    if group:
+        return f"{group['group']}: there is no such group; {did_you_mean(group['group'], _groups(argv))}"
+    match = _OVERRIDE.search(text)
+    if match is None:
+        return None
+    key = match["key"] or match["gone"]
+    return f"{key}: unknown key; {nearest_key(key, valid_keys(argv))}"
+
+
+def nearest_key(key: str, valid: list[str]) -> str:
+    """The valid dotted keys nearest to ``key``: the same last part elsewhere, or a similar spelling."""
+    last = key.rpartition(".")[2]
+    same = [k for k in valid if k.rpartition(".")[2] == last]
+    if same:
+        return f"did you mean {' or '.join(same[:3])}?"
+    near = difflib.get_close_matches(key, valid, n=3, cutoff=0.6)
+    if not near:
+        lasts = {k.rpartition(".")[2]: k for k in valid}
+        near = [lasts[n] for n in difflib.get_close_matches(last, lasts, n=3, cutoff=0.6)]
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    below = [k for k in valid if k.startswith(key.rpartition(".")[0] + ".")]
+    return did_you_mean(key, below or [k for k in valid if "." not in k])
+
+
+def valid_keys(argv: list[str]) -> list[str]:
+    """All dotted keys of what the well-formed arguments compose; [] when nothing composes."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    from harness.resolvers import register
+
+    extra = ",".join(f"file://{d}" for d in _config_dirs(argv))
+    search = [f"hydra.searchpath=[{extra}]"] if extra else []
+    groups = [a for a in argv if "=" in a and "." not in a.partition("=")[0] and a[0] not in "-+~"]
+    single = [a for a in groups if len(split_values(a.partition("=")[2])) == 1]
+    register()
+    for overrides in (single, [a for a in single if _names_option(a, argv=argv)], []):
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(config_dir=str(conf_dir()), version_base="1.3"):
+                composed = compose("config", overrides=[*search, *overrides], return_hydra_config=True)
+            return sorted(_dotted(OmegaConf.to_container(composed, resolve=False)))
+        except Exception:
+            # what is asked for is a hint: the error it is a hint to is the one to show
+            continue
+    return []
+
+
+def _names_option(argument: str, *, argv: list[str]) -> bool:
+    group, _, option = argument.partition("=")
+    return option.strip("'\"") in options_of(group, argv=argv)
+
+
+def _groups(argv: list[str]) -> list[str]:
+    return sorted({p.name for f in [conf_dir(), *_config_dirs(argv)] for p in f.iterdir() if p.is_dir()})
+
+
+def _config_dirs(argv: list[str]) -> Iterator[Path]:
+    for n, argument in enumerate(argv):
+        value = argument.partition("=")[2]
+        if argument in ("--config-dir", "-cd") and n + 1 < len(argv):
+            value = argv[n + 1]
+        elif not argument.startswith("--config-dir="):
+            continue
+        if Path(value).is_dir():
+            yield Path(value).absolute()
+
+
+def _dotted(node: Any, prefix: str = "") -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            yield from _dotted(value, f"{prefix}{key}.")
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match["key"] if match else text.splitlines()[0]
+
+
+def _other(error: Exception) -> str:
+    """Everything Hydra has to say, without its search path and its advice to look for stack traces."""
+    said = [str(error).split("Config search path:")[0].strip()]
+    if error.__cause__ is not None and str(error.__cause__) not in said[0]:
+        said.append(str(error.__cause__).strip())
+    return "\n".join(said)

@@ -1,0 +1,77 @@
+"""``harness list [GROUP]`` shows what can be named on the command line, from the YAML files alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import HarnessError
+from harness.paths import conf_dir
+
+GROUPS = {
+    "encoders": "encoder",
+    "strategies": "strategy",
+    "tasks": "task",
+    "bodies": "body",
+    "experiments": "experiment",
+}
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # PyYAML without its C part
+    from yaml import SafeLoader as _Loader
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="harness list", description=__doc__)
+    parser.add_argument("group", nargs="?", choices=list(GROUPS), help="one group; all without it")
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="DIR", help="a folder of your own files, as for run"
+    )
+    args = parser.parse_args(argv)
+    if args.config_dir is not None and not args.config_dir.is_dir():
+        raise HarnessError(f"--config-dir {args.config_dir}: no such folder")
+    folders = [conf_dir(), *([args.config_dir] if args.config_dir else [])]
+    for title in [args.group] if args.group else GROUPS:
+        if args.group is None:
+            print(f"{title} ({GROUPS[title]}=...)")
+        for line in lines(GROUPS[title], folders=folders):
+            print(line if args.group else f"  {line}")
+    return 0
+
+
+def lines(group: str, *, folders: list[Path]) -> list[str]:
+    """One line for each file of the group: its name as in ``group=name``, and what it says of itself."""
+    # the installed files are searched first, as Hydra does
+    files = {p.stem: p for folder in reversed(folders) for p in (folder / group).glob("*.yaml")}
+    width = max(map(len, files), default=0)
+    return [f"{name:<{width}}  {_about(files[name])}".rstrip() for name in sorted(files)]
+
+
+def _about(path: Path, depth: int = 0) -> str:
+    config = _read(path)
+    about = config.get("about")
+    if isinstance(about, Mapping):
+        return ", ".join(f"{v}" for k, v in about.items() if v is not None and k != "source")
+    if about:
+        return str(about)
+    for base in config.get("defaults") or [] if depth < 5 else []:
+        if isinstance(base, str) and base != "_self_" and (path.parent / f"{base}.yaml").is_file():
+            return _about(path.parent / f"{base}.yaml", depth + 1)
+    first = path.read_text(encoding="utf-8").lstrip().splitlines()[:1]
+    return (
+        first[0].lstrip("# ")
+        if first and first[0].startswith("#") and not first[0][1:].startswith(" @")
+        else ""
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise HarnessError(f"{path}: not readable as YAML ({e})") from e
+    return config if isinstance(config, dict) else {}

@@ -1,0 +1,53 @@
+"""``harness show CELL`` prints a cell's record as text."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.commands.cells import find
+from harness.errors import HarnessError
+from harness.record import read_record
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="harness show", description=__doc__)
+    parser.add_argument("cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or id")
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    args = parser.parse_args(argv)
+    folders = find(args.cell, results=args.results)
+    print("\n\n".join("\n".join(describe(folder)) for folder in folders))
+    return 0
+
+
+def describe(folder: Path) -> list[str]:
+    """The record's fields that say something, one a line, nested ones indented; then the files beside it."""
+    try:
+        record = asdict(read_record(folder))
+    except FileNotFoundError:
+        raise HarnessError(f"{folder}: has no record yet: it is running or was stopped") from None
+    lines = [str(folder)]
+    for key, value in record.items():
+        if value not in (None, "", [], {}):
+            lines += _lines(key, value, indent=1)
+    files = sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    return [*lines, f"  files: {', '.join(files)}"]
+
+
+def _lines(key: str, value: Any, *, indent: int) -> list[str]:
+    pad = "  " * indent
+    if isinstance(value, dict):
+        inner = [line for k, v in value.items() for line in _lines(str(k), v, indent=indent + 1)]
+        return [f"{pad}{key}:", *inner]
+    if isinstance(value, list) and any(isinstance(v, str) for v in value):
+        return [f"{pad}{key}:", *(f"{pad}  {v}" for v in value)]
+    if isinstance(value, list):
+        return [f"{pad}{key}: {'  '.join(_short(v) for v in value)}"]
+    first, *rest = str(_short(value)).splitlines() or [""]
+    return [f"{pad}{key}: {first}", *(f"{pad}    {line}" for line in rest)]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

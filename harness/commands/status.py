@@ -1,0 +1,108 @@
+"""``harness status DIR``: what a results folder holds, what is running, what failed and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.commands.cells import is_running
+from harness.errors import HarnessError
+from harness.record import RECORD, STATUSES
+
+COUNTED = (*STATUSES, "running", "unfinished", "damaged")
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="harness status", description=__doc__)
+    parser.add_argument("results", type=Path, metavar="DIR", nargs="?", default=Path("results"))
+    parser.add_argument("--json", action="store_true", help="for programs")
+    args = parser.parse_args(argv)
+    if not args.results.is_dir():
+        raise HarnessError(f"{args.results}: no such results folder")
+    report = collect(args.results)
+    print(json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report)))
+    return 0
+
+
+def collect(results: Path) -> dict[str, Any]:
+    """Counts by status, in all and by task/encoder/strategy; failures with reasons; cells that run now.
+
+    A folder without a record is ``running`` while a sweep holds its lock and ``unfinished`` otherwise.
+    """
+    total: Counter[str] = Counter()
+    groups: dict[str, Counter[str]] = {}
+    failures: list[dict[str, str]] = []
+    running: list[str] = []
+    for folder in seed_folders(results):
+        title = folder[len(str(results)) :].strip("/")
+        status, reason = _state(folder)
+        total[status] += 1
+        groups.setdefault(title.rsplit("/", 2)[0], Counter())[status] += 1
+        if status == "running":
+            running.append(title)
+        elif status in ("failed", "timeout", "damaged"):
+            failures.append({"cell": title, "status": status, "reason": reason})
+    return {
+        "results": str(results),
+        "cells": sum(total.values()),
+        "counts": {s: total[s] for s in COUNTED if total[s]},
+        "groups": {g: {s: c[s] for s in COUNTED if c[s]} for g, c in sorted(groups.items())},
+        "running": running,
+        "failures": failures,
+    }
+
+
+def seed_folders(results: Path) -> Iterator[str]:
+    """Paths of ``<task>/<encoder>/<strategy>/<id>/seed-<n>`` below ``results``, in order; hidden ones are not
+    looked into."""
+    level = [str(results)]
+    for _ in range(4):
+        level = [child for folder in level for child in _subfolders(folder)]
+    for folder in level:
+        yield from (f for f in _subfolders(folder) if os.path.basename(f).startswith("seed-"))
+
+
+def _subfolders(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(e.path for e in entries if not e.name.startswith(".") and e.is_dir())
+
+
+def _state(folder: str) -> tuple[str, str]:
+    try:
+        with open(os.path.join(folder, RECORD), "rb") as f:
+            record = json.loads(f.read())
+        status = record["status"]
+        return (
+            (status, str(record.get("reason", ""))) if status in STATUSES else ("damaged", f"status {status}")
+        )
+    except FileNotFoundError:
+        return ("running" if is_running(Path(folder)) else "unfinished"), ""
+    except (ValueError, KeyError, TypeError, OSError) as e:
+        return "damaged", f"{type(e).__name__}: {e}"
+
+
+def text(report: dict[str, Any]) -> list[str]:
+    """The report as lines: counts, a table by group, running cells, failures."""
+    counts = ", ".join(f"{n} {s}" for s, n in report["counts"].items()) or "nothing"
+    lines = [f"{report['results']}: {report['cells']} cells: {counts}"]
+    shown = [s for s in COUNTED if s in report["counts"]]
+    if report["groups"]:
+        width = max(len(g) for g in report["groups"])
+        lines += ["", " " * width + "".join(f"  {s:>10}" for s in shown)]
+        lines += [
+            f"{group:<{width}}" + "".join(f"  {c.get(s, 0) or '':>10}" for s in shown)
+            for group, c in report["groups"].items()
+        ]
+    if report["running"]:
+        lines += ["", "running", *(f"  {cell}" for cell in report["running"])]
+    if report["failures"]:
+        lines += ["", "failed"]
+        for failure in report["failures"]:
+            reason = failure["reason"].strip().splitlines() or [""]
+            lines.append(f"  {failure['cell']}  {failure['status']}: {reason[0]}")
+    return lines

@@ -1,0 +1,115 @@
+"""The record of a cell that could not write its own: skipped, timed out, failed or killed."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import signal
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from harness.child import LOG
+from harness.record import Record, read_record, write_atomic, write_record
+from harness.resolve import Cell
+
+CONFIG = "config.yaml"
+_MEANING = {
+    "SIGKILL": "killed (out of memory?)",
+    "SIGSEGV": "segmentation fault",
+    "SIGABRT": "aborted",
+    "SIGBUS": "bus error",
+    "SIGTERM": "terminated",
+}
+
+
+def utc_now() -> str:
+    """Now, in UTC to the second, as records hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def previous(cell: Cell) -> Record | None:
+    """The record in the cell's folder, if there is one."""
+    try:
+        return read_record(cell.folder)
+    except FileNotFoundError:
+        return None
+
+
+def skipped(cell: Cell) -> Record:
+    """The record of a cell that is not to be run."""
+    return failure(cell, status="skipped", reason=cell.skip or "")
+
+
+def failure(
+    cell: Cell, *, status: str, reason: str, started: str | None = None, seconds: float = 0.0
+) -> Record:
+    """A record without scores, named as the cell is."""
+    task, encoder, strategy = (
+        _name(cell, key, at=n) for n, key in enumerate(("task", "encoder", "strategy"))
+    )
+    record = Record(
+        status=status,
+        task=task,
+        encoder=encoder,
+        strategy=strategy,
+        cell=cell.id,
+        seed=cell.seed,
+        kind=str((cell.config.get("task") or {}).get("kind") or ""),
+        reason=reason,
+        variant=dict(cell.variant),
+        partial=cell.config.get("limit"),
+        started=started or utc_now(),
+        finished=utc_now(),
+    )
+    record.costs.total_seconds = round(seconds, 3)
+    record.costs.host = platform.node()
+    return record
+
+
+def store(cell: Cell, record: Record, *, warn: Callable[[str], None]) -> None:
+    """Write the record and, where the cell did not come so far, its configuration. A full disk is a warning:
+    the cell is run again next time."""
+    try:
+        if not (cell.folder / CONFIG).exists():
+            text = yaml.safe_dump(cell.config, sort_keys=False, allow_unicode=True)
+            write_atomic(cell.folder / CONFIG, text.encode())
+        write_record(cell.folder, record)
+    except OSError as e:
+        warn(f"{cell.title}: its record cannot be written ({e})")
+
+
+def cause_of_death(exitcode: int, *, folder: Path) -> str:
+    """Why a child that left neither record nor error is gone, with the last lines of its log."""
+    if exitcode < 0:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-exitcode).name
+            meaning = _MEANING.get(name)
+            cause = f"{name}: {meaning}" if meaning else f"killed by {name}"
+            return _with_log(cause, folder / LOG)
+    what = "ended without a record" if exitcode == 0 else f"the process ended with exit code {exitcode}"
+    return _with_log(what, folder / LOG)
+
+
+def tail(path: Path, lines: int = 5) -> list[str]:
+    """The last non-empty lines of a text file, each cut to 300 characters; none when it cannot be read."""
+    try:
+        with path.open("rb") as f:
+            f.seek(max(0, path.stat().st_size - 65536))
+            text = f.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return list(deque((line[:300].rstrip() for line in text.splitlines() if line.strip()), maxlen=lines))
+
+
+def _with_log(cause: str, log: Path) -> str:
+    return "\n".join([cause, *tail(log)])
+
+
+def _name(cell: Cell, key: str, *, at: int) -> str:
+    section = cell.config.get(key)
+    name = section.get("name") if isinstance(section, dict) else None
+    return str(name) if name is not None else cell.folder.parts[-5:][at]

@@ -1,0 +1,36 @@
+"""Hydra's door to the local launcher; what it does is in :mod:`harness.sweep`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class LocalLauncher(Launcher):
+    """Runs a sweep's cells on the slots of this machine, each in a process of its own."""
+
+    def __init__(self, slots: Any = "auto", cells_per_device: int = 1) -> None:
+        self.slots = slots
+        self.cells_per_device = cells_per_device
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from harness.sweep import before_sweep
+
+        self.hydra_context = hydra_context
+        self.config = config
+        before_sweep(config)
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from harness.sweep import launch
+
+        return launch(
+            self.config,
+            job_overrides,
+            first_number=initial_job_idx,
+            loader=self.hydra_context.config_loader,
+            slots=self.slots,
+            cells_per_device=self.cells_per_device,
+        )

@@ -1,0 +1,323 @@
+"""Cells as processes: each runs in a child forked from a warm server, on a slot; a child that dies is one
+failed cell and nothing else.
+
+One loop in one thread starts, listens, times out and reaps. The driver that runs it stays free of torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from harness.child import Job
+from harness.child import main as child_main
+from harness.errors import HarnessError
+from harness.outcome import cause_of_death, failure, previous, store, utc_now
+from harness.record import RECORD, Record
+from harness.resolve import Cell
+from harness.slots import Slot
+
+LOCK = ".lock"
+PRELOAD = ("harness.preload",)
+TICK_SECONDS = 0.1
+LOCKED_SECONDS = 1.0
+EXIT_SECONDS = 30.0
+SERVER_ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
+    "PYTHONHASHSEED": "0",  # the order of sets is the same in every sweep
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for devices must not initialise CUDA before the fork
+}
+
+
+class Display(Protocol):
+    """Who is told what happens; see :mod:`harness.progress`."""
+
+    def started(self, cell: Cell, slot: Slot) -> None: ...
+
+    def event(self, cell: Cell, event: dict[str, Any]) -> None: ...
+
+    def finished(self, cell: Cell, record: Record | None) -> None:
+        """``record`` is None when the cell was stopped and left to be run again."""
+        ...
+
+    def note(self, text: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Child:
+    cell: Cell
+    slot: Slot
+    process: Any
+    pipe: Connection
+    lock: BaseFileLock
+    started: str
+    clock: float
+    deadline: float | None
+    error: str | None = None
+    done: bool = False
+    timed_out: bool = False
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Pool:
+    """Runs cells on slots.
+
+    Attributes:
+        slots: at least one.
+        runner: ``module:function`` called as ``function(cell, progress)`` in the child; it writes the record.
+        preload: modules the server imports before it forks.
+        fail_fast: start no cell after one has failed.
+        stopping: no further cell is started; ``interrupts`` counts the user's Ctrl-C.
+    """
+
+    slots: Sequence[Slot]
+    display: Display
+    runner: str = "harness.cell:run_cell"
+    preload: Sequence[str] = PRELOAD
+    fail_fast: bool = False
+    stopping: bool = False
+    interrupts: int = 0
+    _children: list[_Child] = field(default_factory=list)
+    _records: dict[str, Record] = field(default_factory=dict)
+    _noted_lock: bool = False
+
+    def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
+        """Run the cells; returns the records by folder, without those that were stopped or not started.
+
+        A cell that another sweep is running is passed over and looked at again at the end.
+
+        Raises:
+            HarnessError: no child can be started.
+        """
+        ready, locked = deque(cells), deque[tuple[float, Cell]]()
+        try:
+            with self._signals():
+                while self._children or (not self.stopping and (ready or locked)):
+                    if not self.stopping:
+                        self._fill(ready, locked)
+                    self._listen()
+                    self._reap()
+                    self.display.tick()
+        finally:
+            self._kill_all()
+        return dict(self._records)
+
+    def warm_up(self) -> None:
+        """Start the server now: it imports while the driver does other things."""
+        _start_server(self.preload)
+
+    def _fill(self, ready: deque[Cell], locked: deque[tuple[float, Cell]]) -> None:
+        busy = [id(c.slot) for c in self._children]
+        for slot in (s for s in self.slots if id(s) not in busy):
+            while ready or (locked and locked[0][0] <= time.monotonic()):
+                cell = ready.popleft() if ready else locked.popleft()[1]
+                lock = self._lock(cell)
+                if lock is None:
+                    locked.append((time.monotonic() + LOCKED_SECONDS, cell))
+                elif self._start(cell, slot=slot, lock=lock):
+                    break
+
+    def _lock(self, cell: Cell) -> BaseFileLock | None:
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(cell.folder / LOCK)
+        try:
+            lock.acquire(blocking=False)
+            return lock
+        except Timeout:
+            if not self._noted_lock:
+                self.display.note(f"{cell.title} is being run by another sweep: looked at again at the end")
+            self._noted_lock = True
+            return None
+
+    def _start(self, cell: Cell, *, slot: Slot, lock: BaseFileLock) -> bool:
+        """False when another sweep has completed the cell meanwhile."""
+        record = previous(cell)
+        if record is not None and record.status == "complete":
+            lock.release()
+            self._finish(cell, record)
+            return False
+        (cell.folder / RECORD).unlink(missing_ok=True)
+        limit = cell.config.get("timeout")
+        threads = (cell.config.get("trainer") or {}).get("threads") or slot.threads
+        job = Job(cell=cell, runner=self.runner, devices=slot.devices, threads=int(threads))
+        try:
+            process, pipe = self._fork(job)
+        except BaseException:
+            lock.release()
+            raise
+        now = time.monotonic()
+        deadline = now + limit if limit else None
+        child = _Child(cell, slot, process, pipe, lock, utc_now(), now, deadline)
+        self._children.append(child)
+        self.display.started(cell, slot)
+        return True
+
+    def _fork(self, job: Job) -> tuple[Any, Connection]:
+        context = multiprocessing.get_context("forkserver")
+        for last in (False, True):
+            _start_server(self.preload)
+            ours, theirs = context.Pipe(duplex=True)
+            process = context.Process(target=child_main, args=(theirs, job), daemon=False)
+            try:
+                process.start()
+            except (OSError, EOFError) as e:
+                ours.close()
+                # a server that was killed is started anew once
+                if last:
+                    raise HarnessError(f"no process can be started for {job.cell.title}: {e!r}") from e
+                continue
+            finally:
+                theirs.close()
+            return process, ours
+        raise AssertionError
+
+    def _listen(self) -> None:
+        """Wait for news, at most a tick, and take in all there is."""
+        sources: list[Any] = [c.process.sentinel for c in self._children]
+        sources += [c.pipe for c in self._children if not c.pipe.closed]
+        if sources:
+            connection.wait(sources, timeout=TICK_SECONDS)
+        else:
+            time.sleep(TICK_SECONDS)
+        for child in self._children:
+            self._receive(child)
+
+    def _receive(self, child: _Child) -> None:
+        try:
+            while not child.pipe.closed and child.pipe.poll():
+                kind, content = child.pipe.recv()
+                if kind == "event":
+                    self.display.event(child.cell, content)
+                elif kind == "error":
+                    child.error = content
+                else:
+                    child.done = True
+                    # its record is written: what is left is leaving, and that may not take forever
+                    child.deadline = time.monotonic() + EXIT_SECONDS
+        except Exception:
+            # cut off in the middle of a message: the child is dead or as good as
+            child.pipe.close()
+
+    def _reap(self) -> None:
+        for child in list(self._children):
+            if child.process.exitcode is None:
+                if child.deadline is not None and time.monotonic() > child.deadline:
+                    child.timed_out = not child.done
+                    child.deadline = None
+                    _kill_group(child.process)
+                continue
+            self._receive(child)
+            self._children.remove(child)
+            self._bury(child)
+
+    def _bury(self, child: _Child) -> None:
+        """The child is gone: its workers too, its record written if it could not, its folder free."""
+        _kill_group(child.process)
+        child.pipe.close()
+        try:
+            record = previous(child.cell)
+            if record is None and not child.cancelled:
+                record = self._obituary(child)
+                store(child.cell, record, warn=self.display.note)
+        except HarnessError as e:
+            record = failure(child.cell, status="failed", reason=str(e))
+        finally:
+            child.lock.release()
+            child.process.close()
+        self._finish(child.cell, record)
+
+    def _obituary(self, child: _Child) -> Record:
+        seconds = time.monotonic() - child.clock
+        status, reason = "failed", child.error
+        if child.timed_out:
+            status, reason = "timeout", f"ran longer than timeout={child.cell.config['timeout']} seconds"
+        elif reason is None:
+            reason = cause_of_death(child.process.exitcode, folder=child.cell.folder)
+        record = failure(child.cell, status=status, reason=reason, started=child.started, seconds=seconds)
+        record.costs.device = child.slot.label
+        record.costs.slots = len(self.slots)
+        return record
+
+    def _finish(self, cell: Cell, record: Record | None) -> None:
+        if record is not None:
+            self._records[str(cell.folder)] = record
+            if self.fail_fast and record.status in ("failed", "timeout"):
+                self.stopping = True
+        self.display.finished(cell, record)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C once: no new cells; twice or SIGTERM: the running ones are killed. Both can be resumed."""
+        try:
+            old = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: signals are someone else's
+            old = {}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        self.stopping = True
+        self.interrupts += 2 if number == signal.SIGTERM else 1
+        if self.interrupts == 1:
+            self.display.note("stopping after the running cells; Ctrl-C again stops them now")
+            return
+        for child in self._children:
+            child.cancelled = True
+            _kill_group(child.process)
+
+    def _kill_all(self) -> None:
+        for child in self._children:
+            _kill_group(child.process)
+            child.process.join()
+            child.lock.release()
+        self._children.clear()
+
+
+def _start_server(preload: Sequence[str]) -> None:
+    from multiprocessing import forkserver
+
+    forkserver.set_forkserver_preload(list(preload))
+    saved = {k: os.environ.get(k) for k in SERVER_ENVIRONMENT}
+    try:
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        handler = None
+    try:
+        # a Ctrl-C while the server imports must not end it: it inherits that SIGINT is ignored
+        os.environ.update(SERVER_ENVIRONMENT)
+        forkserver.ensure_running()
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+def _kill_group(process: Any) -> None:
+    """The child and its data workers; the child alone when it has not made its group yet."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+        return
+    if process.exitcode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)

@@ -1,0 +1,24 @@
+"""What the warm server imports once, so that the children forked from it need not.
+
+Nothing here may touch CUDA: a process that did cannot fork into children that use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import warnings
+
+MODULES = ("torch", "pytorch_lightning", "transformers", "harness.child", "harness.cell")
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for _name in MODULES:
+        # a module that fails here fails again in the child, where its cell's log shows why
+        with contextlib.suppress(Exception):
+            importlib.import_module(_name)
+
+# what is alive now never dies: keeping the collector away from it keeps the pages shared with the children
+gc.collect()
+gc.freeze()

@@ -1,0 +1,303 @@
+"""A Hydra job becomes a cell: identity, skip if done, isolation, failure.
+
+A sweep is decided before it computes: every job is composed and resolved first, and a bad configuration or a
+missing file in any of them refuses the whole (it is a slip in the command, not a failed cell). Then complete
+cells are left alone, senseless ones recorded as skipped, and the rest run on slots (:mod:`harness.pool`).
+This module imports neither torch nor, before it is needed, Hydra.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import outcome, resolve
+from harness.errors import HarnessError
+from harness.pool import PRELOAD, Display, Pool
+from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
+from harness.record import Record
+from harness.resolve import Cell
+from harness.slots import Slot, cpu_share, make_slots
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+    from omegaconf import DictConfig
+
+RUNNER = "harness.cell:run_cell"
+
+
+class CellFailed(Exception):
+    """A cell failed in a process that is not the driver's; the message is its title and reason."""
+
+
+@dataclass(slots=True)
+class Driver:
+    """What the process at the terminal remembers over all batches of a command.
+
+    Attributes:
+        records: by folder.
+        earlier: folders whose record was complete before.
+        roots: results folders, in order.
+        wanted: folders of all cells asked for.
+        sweep_dir: Hydra's folder for this sweep.
+        error: what stopped a single job before it ran.
+        stopped: no further batch is to be run.
+        interrupted: the user pressed Ctrl-C.
+    """
+
+    records: dict[str, Record] = field(default_factory=dict)
+    earlier: set[str] = field(default_factory=set)
+    roots: dict[Path, None] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+    sweep_dir: Path | None = None
+    error: Exception | None = None
+    stopped: bool = False
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return any(r.status in ("failed", "timeout") for r in self.records.values())
+
+
+driver: Driver | None = None
+"""Set by the command line; None where a cluster's launcher runs :func:`run_job` in a process of its own."""
+
+
+def check_writable(results_dir: str | Path) -> Path:
+    """The results folder, absolute. Nothing is made.
+
+    Raises:
+        HarnessError: it cannot be made or written; the message names the path that is in the way.
+    """
+    wanted = Path(results_dir).expanduser().absolute()
+    place = wanted
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise HarnessError(f"results_dir={wanted}: {place} is a file, not a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise HarnessError(f"results_dir={wanted}: {place} cannot be written; choose another results_dir")
+    return wanted
+
+
+def before_sweep(config: DictConfig) -> None:
+    """Refuse what cannot work before Hydra makes the sweep's folder."""
+    check_writable(str(config.results_dir))
+    if driver is not None:
+        driver.sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+
+
+def launch(
+    config: DictConfig,
+    job_overrides: Sequence[Sequence[str]],
+    *,
+    first_number: int,
+    loader: Any,
+    slots: Any,
+    cells_per_device: int,
+) -> list[JobReturn]:
+    """What the local launcher does with a batch of jobs; one return each, the dev score or None as its value.
+
+    Raises:
+        HarnessError: a job's configuration is bad; no cell has been run.
+        KeyboardInterrupt: the user stopped the sweep.
+    """
+    jobs = [
+        _compose(config, overrides, number=first_number + n, loader=loader)
+        for n, overrides in enumerate(job_overrides)
+    ]
+    cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
+    places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
+    records = execute(cells, slots=places)
+    return [
+        _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
+        for (job, _), o, cell in zip(jobs, job_overrides, cells, strict=True)
+    ]
+
+
+def run_job(config: DictConfig) -> float | None:
+    """The task function of every other launcher and of a single run: the dev score, or None without one.
+
+    Raises:
+        HarnessError: the configuration is bad (kept in :data:`driver` for a single run).
+        CellFailed: the cell failed, outside the driver's process.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from harness.resolvers import register
+
+    register()
+    try:
+        job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        assert isinstance(job, dict)
+        cell = _prepare({str(k): v for k, v in job.items()}, given=_given(), where=())
+    except (HarnessError, OmegaConfBaseException) as e:
+        if driver is None or _is_multirun():
+            raise
+        driver.error = e
+        return None
+    if driver is not None:
+        first = _slots_for([cell], slots="auto", cells_per_device=1)[0]
+        record = execute([cell], slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
+    else:
+        quiet = SilentDisplay(Counts(expect=1))
+        record = execute([cell], slots=[Slot(None, cpu_share(1))], display=quiet).get(str(cell.folder))
+        if record is not None and record.status in ("failed", "timeout"):
+            raise CellFailed(f"{cell.title}: {record.reason}")
+    return dev_score(record)
+
+
+def execute(
+    cells: Sequence[Cell], *, slots: Sequence[Slot], display: PlainDisplay | None = None
+) -> dict[str, Record]:
+    """Bring the cells to their records, by folder; cells of the same folder are one.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it; what was running or waiting is left to be run again.
+    """
+    unique = {str(cell.folder): cell for cell in cells}
+    known, todo = _settle(unique)
+    earlier = {k for k, r in known.items() if r.status == "complete"}
+    if driver is not None:
+        driver.wanted |= set(unique)
+        driver.earlier |= earlier
+        driver.roots |= {cell.folder.parents[4]: None for cell in cells}
+        driver.records |= known
+        if driver.stopped:
+            return known
+    if todo:
+        counts = Counts(
+            expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
+        )
+        known |= _run(todo, slots=slots, display=display or make_display(counts))
+    return known
+
+
+def dev_score(record: Record | None) -> float | None:
+    """The primary metric on dev of a complete cell."""
+    return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
+
+
+def _settle(cells: dict[str, Cell]) -> tuple[dict[str, Record], list[Cell]]:
+    """Records of the cells that need no run, and the cells that do."""
+    known: dict[str, Record] = {}
+    todo: list[Cell] = []
+    for key, cell in cells.items():
+        record = outcome.previous(cell)
+        if record is not None and record.status == "complete":
+            known[key] = record
+        elif cell.skip is None:
+            todo.append(cell)
+        elif record is not None and (record.status, record.reason) == ("skipped", cell.skip):
+            known[key] = record
+        else:
+            known[key] = outcome.skipped(cell)
+            outcome.store(cell, known[key], warn=_complain)
+    return known, todo
+
+
+def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> dict[str, Record]:
+    shown: Display = display
+    pool = Pool(
+        slots=slots,
+        display=shown,
+        runner=RUNNER,
+        preload=PRELOAD,
+        fail_fast=any(bool(cell.config.get("fail_fast")) for cell in cells),
+    )
+    try:
+        records = pool.run(cells)
+    finally:
+        display.close()
+    if driver is not None:
+        driver.records |= records
+        driver.stopped |= pool.stopping
+        driver.interrupted |= pool.interrupts > 0
+    if pool.interrupts:
+        raise KeyboardInterrupt
+    return records
+
+
+def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
+    """``given`` are all overrides of the command, ``where`` those that tell the job from its neighbours."""
+    check_writable(str(job.get("results_dir") or "results"))
+    try:
+        return resolve.prepare(job, overrides=given)
+    except HarnessError as e:
+        if not where:
+            raise
+        raise HarnessError(f"{e}\n(in the job {' '.join(where)}; nothing has been run)") from e
+
+
+def _compose(
+    config: DictConfig, overrides: Sequence[str], *, number: int, loader: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """The job's whole configuration as plain data, and all overrides that led to it."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf, open_dict
+
+    composed = loader.load_sweep_config(config, list(overrides))
+    with open_dict(composed):
+        composed.hydra.job.id = str(number)
+        composed.hydra.job.num = number
+    HydraConfig.instance().set_config(composed)
+    own = OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"])
+    job = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    assert isinstance(job, dict)
+    return {str(k): v for k, v in job.items()}, _given()
+
+
+def _given() -> list[str]:
+    """The command's overrides of the present job, Hydra's own left out."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return [str(o) for o in HydraConfig.get().overrides.task] if HydraConfig.initialized() else []
+
+
+def _slots_for(cells: Sequence[Cell], *, slots: Any, cells_per_device: int) -> list[Slot]:
+    from omegaconf import ListConfig, OmegaConf
+
+    trainers = [cell.config.get("trainer") or {} for cell in cells]
+    cpu = bool(trainers) and all(t.get("accelerator") == "cpu" for t in trainers)
+    devices = [t["devices"] for t in trainers if isinstance(t.get("devices"), int)]
+    return make_slots(
+        OmegaConf.to_container(slots) if isinstance(slots, ListConfig) else slots,
+        cells_per_device=cells_per_device,
+        accelerator="cpu" if cpu else "auto",
+        devices=max([1, *devices]),
+    )
+
+
+def _job_return(
+    job: dict[str, Any], *, overrides: Sequence[str], cell: Cell, record: Record | None
+) -> JobReturn:
+    from hydra.core.utils import JobReturn, JobStatus
+    from omegaconf import OmegaConf
+
+    returned = JobReturn(
+        overrides=list(overrides),
+        cfg=OmegaConf.create(job),
+        working_dir=str(cell.folder),
+        task_name="harness",
+        status=JobStatus.COMPLETED,
+    )
+    # a failed cell is a record, not an exception: the sweeper must not end the sweep over it
+    returned.return_value = dev_score(record)
+    return returned
+
+
+def _is_multirun() -> bool:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def _complain(text: str) -> None:
+    import sys
+
+    print(text, file=sys.stderr)

@@ -1,0 +1,92 @@
+"""Stand-ins for the engine that child processes can import: what they do is written in the cell's configuration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.record import Record, write_record
+from harness.resolve import Cell
+
+
+def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
+    folder = results.absolute() / "t" / "e" / "s" / name / f"seed-{seed}"
+    given = {"task": {"name": "t", "kind": "k"}, "encoder": {"name": "e"}, "strategy": {"name": "s"}, **config}
+    return Cell(name, seed, folder, given, {}, skip, results)
+
+
+def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
+    """In place of harness.resolve.prepare: the cell's name is its optimiser's rate, its act the encoder's path."""
+    rate = str(config["optimizer"]["lr"])
+    if rate == "-1":
+        raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")
+    skip = "makes no sense" if rate == "0" else None
+    keys = ("timeout", "fail_fast", "limit", "trainer")
+    cell = make_cell(Path(config["results_dir"]), rate, seed=config["seed"], skip=skip, **{k: config[k] for k in keys})
+    cell.config["act"] = config["encoder"]["path"] if rate in ("5", "5.0") else "ok"
+    return cell
+
+
+def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
+    """Do what ``config.act`` says: ok, raise, bad, segfault, killed, exit, silent, sleep:N, workers, environment."""
+    what, _, argument = str(cell.config.get("act", "ok")).partition(":")
+    progress({"phase": "train", "done": 1, "total": 2, "epoch": 1, "epochs": 1, "score": None, "message": ""})
+    print(f"running {cell.id}")
+    with (cell.folder.parents[4] / "runs").open("a") as f:
+        f.write(f"{cell.id} {cell.seed}\n")
+    _ACTS[what](cell, argument)
+    if what == "silent":
+        return None  # type: ignore[return-value]
+    record = Record(
+        status="complete", task="t", encoder="e", strategy="s", cell=cell.id, seed=cell.seed,
+        metric="accuracy", dev={"accuracy": 0.5}, test={"accuracy": 0.25},
+    )  # fmt: skip
+    write_record(cell.folder, record)
+    return record
+
+
+def _raise(cell: Cell, argument: str) -> None:
+    raise ValueError(f"boom-{cell.id}")
+
+
+def _bad(cell: Cell, argument: str) -> None:
+    raise HarnessError("data.tsv, line 3: no label; give it one")
+
+
+def _signal(number: int) -> Callable[[Cell, str], None]:
+    return lambda cell, argument: os.kill(os.getpid(), number)
+
+
+def _workers(cell: Cell, argument: str) -> None:
+    """A data worker that would outlive the cell by far."""
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    (cell.folder / "worker").write_text(str(worker.pid))
+    (cell.folder / "pid").write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def _environment(cell: Cell, argument: str) -> None:
+    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+    (cell.folder / "environment").write_text(repr([os.environ.get(n) for n in names]))
+    (cell.folder / "path").write_text("\n".join(sys.path))
+
+
+_ACTS: dict[str, Callable[[Cell, str], None]] = {
+    "ok": lambda cell, argument: None,
+    "silent": lambda cell, argument: None,
+    "raise": _raise,
+    "bad": _bad,
+    "segfault": _signal(signal.SIGSEGV),
+    "killed": _signal(signal.SIGKILL),
+    "exit": lambda cell, argument: os._exit(7),
+    "sleep": lambda cell, argument: time.sleep(float(argument)),
+    "workers": _workers,
+    "environment": _environment,
+}

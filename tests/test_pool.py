@@ -1,0 +1,269 @@
+"""Cells as processes: what one does to itself is never done to another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cell_runners
+import pytest
+from cell_runners import make_cell
+from filelock import FileLock
+
+from harness import slots
+from harness.errors import HarnessError
+from harness.pool import LOCK, Pool
+from harness.record import Record, read_record
+from harness.resolve import Cell
+from harness.slots import Slot, make_slots
+
+TESTS = Path(__file__).parent
+
+
+class Seen:
+    """A display that remembers."""
+
+    def __init__(self) -> None:
+        self.finished_cells: list[tuple[str, str | None]] = []
+        self.events: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+
+    def started(self, cell: Cell, slot: Slot) -> None:
+        pass
+
+    def event(self, cell: Cell, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def finished(self, cell: Cell, record: Record | None) -> None:
+        self.finished_cells.append((cell.id, record.status if record else None))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def tick(self) -> None:
+        pass
+
+
+def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, Record], Seen]:
+    seen = Seen()
+    places = [Slot(None, 1) for _ in range(n)]
+    pool = Pool(slots=places, display=seen, runner="cell_runners:act", preload=("cell_runners",), **options)
+    return {r.cell: r for r in pool.run(cells).values()}, seen
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition: Any, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_o01_a_failing_cell_is_one_failed_cell_with_its_own_log(tmp_path: Path) -> None:
+    acts = {"A": "ok", "B": "raise", "C": "ok", "D": "raise"}
+    records, seen = run_pool([make_cell(tmp_path, n, act=a) for n, a in acts.items()])
+    assert {n: r.status for n, r in records.items()} == {
+        "A": "complete", "B": "failed", "C": "complete", "D": "failed",
+    }  # fmt: skip
+    for name in "BD":
+        folder = make_cell(tmp_path, name).folder
+        log = (folder / "log.txt").read_text()
+        assert f"ValueError: boom-{name}" in log
+        assert "Traceback" in log
+        assert f"boom-{name}" in read_record(folder).reason
+        assert (folder / "config.yaml").exists()
+    assert len(seen.finished_cells) == 4
+    assert seen.events[0]["phase"] == "train"
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("segfault", "SIGSEGV: segmentation fault"),
+        ("killed", "SIGKILL: killed (out of memory?)"),
+        ("exit", "exit code 7"),
+        ("silent", "ended without a record"),
+        ("bad", "data.tsv, line 3: no label; give it one"),
+    ],
+)
+def test_a_dead_child_leaves_a_failed_record_with_the_cause(tmp_path: Path, act: str, said: str) -> None:
+    records, _ = run_pool([make_cell(tmp_path, "x", act=act), make_cell(tmp_path, "y")], n=1)
+    assert records["x"].status == "failed"
+    assert said in records["x"].reason
+    assert records["y"].status == "complete"
+    assert "running x" in (make_cell(tmp_path, "x").folder / "log.txt").read_text()
+
+
+def test_a_cell_that_takes_too_long_is_a_timeout_and_its_workers_go_too(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, "slow", act="workers", timeout=1.0)
+    begun = time.monotonic()
+    records, _ = run_pool([cell])
+    assert records["slow"].status == "timeout"
+    assert "timeout=1.0" in records["slow"].reason
+    assert time.monotonic() - begun < 15
+    wait_for(lambda: not alive(int((cell.folder / "worker").read_text())))
+
+
+def test_fail_fast_starts_no_more(tmp_path: Path) -> None:
+    cells = [make_cell(tmp_path, n, act=a) for n, a in (("a", "raise"), ("b", "ok"), ("c", "ok"))]
+    records, _ = run_pool(cells, n=1, fail_fast=True)
+    assert list(records) == ["a"]
+
+
+def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cells = [make_cell(tmp_path, n, act="environment") for n in ("a", "b")]
+    pool = Pool(
+        slots=[Slot("3", 2)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",)
+    )
+    pool.run([cells[0], make_cell(tmp_path, "b", act="environment", trainer={"threads": 1})])
+    assert (cells[0].folder / "environment").read_text() == "['3', '2']"
+    assert (cells[1].folder / "environment").read_text() == "['3', '1']"
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+
+
+def test_a_cell_that_another_sweep_runs_is_passed_over_and_taken_at_the_end(tmp_path: Path) -> None:
+    first, second = make_cell(tmp_path, "a"), make_cell(tmp_path, "b")
+    first.folder.mkdir(parents=True)
+    lock = FileLock(first.folder / LOCK, thread_local=False)
+    lock.acquire()
+    threading.Timer(0.6, lock.release).start()
+    records, seen = run_pool([first, second], n=1)
+    assert [c for c, _ in seen.finished_cells] == ["b", "a"]
+    assert len(records) == 2
+    assert "another sweep" in seen.notes[0]
+
+
+def test_a_cell_that_another_sweep_completed_meanwhile_is_not_run_again(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, "a")
+    run_pool([cell])
+    run_pool([cell])
+    assert (tmp_path / "runs").read_text().split("\n") == ["a 0", ""]
+
+
+def _interrupt(pool_pid: int, times: int, when: Path) -> None:
+    wait_for(when.exists)
+    for _ in range(times):
+        os.kill(pool_pid, signal.SIGINT)
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "complete"), (2, None)])
+def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
+    tmp_path: Path, times: int, status: str | None
+) -> None:
+    seen = Seen()
+    seconds = 1.5 if times == 1 else 30
+    cells = [make_cell(tmp_path, "a", act=f"sleep:{seconds}"), make_cell(tmp_path, "b")]
+    pool = Pool(slots=[Slot(None, 1)], display=seen, runner="cell_runners:act", preload=("cell_runners",))
+    thread = threading.Thread(target=_interrupt, args=(os.getpid(), times, tmp_path / "runs"))
+    thread.start()
+    begun = time.monotonic()
+    records = pool.run(cells)
+    thread.join()
+    assert time.monotonic() - begun < 15
+    assert pool.interrupts == times
+    assert seen.finished_cells == [("a", status)]
+    assert [r.status for r in records.values()] == ([status] if status else [])
+    if status is None:
+        # nothing is recorded, so the next sweep runs it again
+        assert not (cells[0].folder / "record.json").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_killing_the_driver_ends_its_cells_and_their_workers(tmp_path: Path) -> None:
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(TESTS)!r})
+    from pathlib import Path
+    from cell_runners import make_cell
+    from harness.pool import Pool
+    from harness.progress import Counts, PlainDisplay
+    from harness.slots import Slot
+    if __name__ == "__main__":
+        cell = make_cell(Path({str(tmp_path)!r}), "a", act="workers")
+        pool = Pool(slots=[Slot(None, 1)], display=PlainDisplay(Counts(1)), runner="cell_runners:act", preload=())
+        pool.run([cell])
+    """
+    path = tmp_path / "driver.py"
+    path.write_text(textwrap.dedent(script))
+    driver = subprocess.Popen([sys.executable, str(path)])
+    folder = make_cell(tmp_path, "a").folder
+    wait_for((folder / "pid").exists, 20)
+    pids = [int((folder / n).read_text()) for n in ("pid", "worker")]
+    assert all(alive(p) for p in pids)
+    driver.kill()
+    driver.wait()
+    wait_for(lambda: not any(alive(p) for p in pids))
+
+
+def test_killing_the_server_costs_nothing_but_a_new_one(tmp_path: Path) -> None:
+    from multiprocessing import forkserver
+
+    run_pool([make_cell(tmp_path, "a")])
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    time.sleep(0.2)
+    records, _ = run_pool([make_cell(tmp_path, "b")])
+    assert records["b"].status == "complete"
+
+
+def test_the_price_of_a_process_is_small(tmp_path: Path) -> None:
+    run_pool([make_cell(tmp_path, "warm")])
+    cells = [make_cell(tmp_path, f"c{n}") for n in range(10)]
+    begun = time.monotonic()
+    run_pool(cells, n=1)
+    # measured 0.03 s; the bound leaves room for a busy machine
+    assert (time.monotonic() - begun) / len(cells) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("visible", "spec", "options", "expected"),
+    [
+        ("0,1", "auto", {}, ["0", "1"]),
+        ("0,1", "auto", {"cells_per_device": 2}, ["0", "1", "0", "1"]),
+        ("0,1", "auto", {"devices": 2}, ["0,1"]),
+        ("0,1", "auto", {"accelerator": "cpu"}, [None]),
+        ("", "auto", {"cells_per_device": 3}, [None]),
+        ("-1", 2, {}, [None, None]),
+        ("GPU-a,GPU-b", 3, {}, ["GPU-a", "GPU-b", "GPU-a"]),
+        ("0", [0, "1,2"], {}, ["0", "1,2"]),
+    ],
+)
+def test_slots(
+    monkeypatch: pytest.MonkeyPatch, visible: str, spec: Any, options: dict[str, Any], expected: list[Any]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    made = make_slots(spec, **options)
+    assert [s.devices for s in made] == expected
+    assert all(s.threads >= 1 for s in made)
+
+
+def test_slots_share_the_cores_and_heed_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert slots.cpu_share(2) == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert slots.cpu_share(2) == 3
+
+
+@pytest.mark.parametrize("spec", ["many", 0, True, 1.5, []])
+def test_bad_slots_are_refused(spec: Any) -> None:
+    with pytest.raises(HarnessError, match="slots="):
+        make_slots(spec)
+
+
+def test_the_runner_module_is_importable() -> None:
+    assert callable(cell_runners.act)
