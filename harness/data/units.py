@@ -118,10 +118,12 @@ class Units:
 
 
 def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
-    """Stack arrays that differ in their first axis, filled up with ``value`` to ``width``: (B, width, ...)."""
-    out = np.full((len(arrays), width, *arrays[0].shape[1:]), value, dtype=arrays[0].dtype)
+    """Stack arrays, filled up with ``value`` to ``width`` on their first axis and to the widest on the others:
+    (B, width, ...)."""
+    inner = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
+    out = np.full((len(arrays), width, *inner), value, dtype=arrays[0].dtype)
     for i, a in enumerate(arrays):
-        out[i, : len(a)] = a
+        out[(i, *map(slice, a.shape))] = a
     return torch.from_numpy(out)
 
 

@@ -64,6 +64,9 @@ def encoder_config(name: str, *, config_dir: str | os.PathLike[str] | None = Non
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from harness.resolvers import register
+
+    register()
     folders = [conf_dir(), *([] if config_dir is None else [Path(config_dir).expanduser().absolute()])]
     names = {p.stem for folder in folders for p in (folder / "encoder").glob("*.yaml")}
     if name not in names:

@@ -1,7 +1,7 @@
 """Static word vectors: word2vec (Mikolov et al. 2013), GloVe (Pennington et al. 2014), fastText's .vec files.
 
-One unit a word, no special units. A word is looked up as it is written, then in lower case; what neither finds
-is the one unknown word. Its vector is the file's own when the file has one, else a draw from a normal
+One unit a word, no special units. A word is looked up as it is written, then in lower case; what neither
+finds is the one unknown word. Its vector is the file's own when the file has one, else a draw from a normal
 distribution with the table's standard deviation and mean 0.
 
 The table is the mapped file until :meth:`StaticEncoder.restrict` shrinks it to the words of the data, so an
@@ -20,11 +20,14 @@ from torch import nn
 from harness.data.text import Text
 from harness.data.units import Encoded, UnitRow, Units
 from harness.encoders.base import Encoder, Group, Windowing
+from harness.encoders.download import single_file as files
 from harness.encoders.download import the_file
 from harness.encoders.vectors import VectorTable, describe, open_vectors
-from harness.encoders.word_rows import WordWindow, word_rows
+from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint
+
+__all__ = ["StaticEncoder", "WordTokenizer", "files", "load"]
 
 CODE_VERSION = 1
 """Raised when the same file and options give other states; part of the fingerprint."""
@@ -88,9 +91,9 @@ class WordTokenizer:
         out = []
         for text, its in zip(texts, words, strict=True):
             ids = np.array([self._ids.get(w, (0, UNKNOWN))[0] for w in its], dtype=np.int64)
-            rows = word_rows(text, windowing, lambda win, ids=ids: _cut(ids, win))  # type: ignore[misc]
+            rows = word_rows(text, windowing, lambda win, ids=ids: _slice(ids, win))  # type: ignore[misc]
             out.append(rows)
-            self._counts["texts_cut"] += windowing.truncate and len(rows[0]) < len(text)
+            self._counts["texts_cut"] += cut(rows, text, windowing)
         self._count(words)
         return out
 
@@ -139,7 +142,7 @@ class WordTokenizer:
                 self._counts["matched_lower"] += how == LOWER
 
 
-def _cut(ids: np.ndarray, window: WordWindow) -> dict[str, np.ndarray]:
+def _slice(ids: np.ndarray, window: WordWindow) -> dict[str, np.ndarray]:
     return {"input_ids": ids[window.start : window.start + window.length]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,3 +65,8 @@ def word_rows(
             )
         )
     return rows
+
+
+def cut(rows: Sequence[UnitRow], text: Text, windowing: Windowing) -> bool:
+    """Whether ``windowing.truncate`` dropped words of ``text``."""
+    return windowing.truncate and len(rows[0]) < len(text)
