@@ -1,0 +1,1 @@
+"""From records to a table: read, group, choose on dev, show. Imports neither torch nor Lightning."""

@@ -1,0 +1,238 @@
+"""The whole leaderboard as plain data: one table a task and metric, and everything a reader must be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.leaderboard.rows import Row, by_fields, by_variant, select_on_dev
+from harness.record import Record, iter_records
+
+PARTIAL = "PARTIAL"
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of one task and one primary metric, best first.
+
+    Attributes:
+        notes: what must be known before these rows are compared.
+    """
+
+    task: str
+    metric: str
+    maximize: bool
+    rows: list[Row]
+    partial: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        better = "" if not self.metric else ", higher is better" if self.maximize else ", lower is better"
+        what = f" | test {self.metric}{better}" if self.metric else ""
+        return f"{PARTIAL + ': ' if self.partial else ''}{self.task}{what}"
+
+
+@dataclass(slots=True)
+class Board:
+    """Tables, then lists of (cell, reason), then sentences that concern the whole.
+
+    Attributes:
+        tables: complete records first, partial ones (if asked for) after them.
+        failed: failed and timed-out cells with the last line of their error.
+        skipped: skipped cells grouped by reason.
+        damaged: record files that cannot be read.
+        notes: further lines.
+    """
+
+    tables: list[Table]
+    failed: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
+    damaged: list[str]
+    notes: list[str]
+
+
+def read(folder: Path) -> tuple[list[Record], list[str]]:
+    """Readable records and messages about damaged ones.
+
+    Raises:
+        HarnessError: there are no records.
+    """
+    records: list[Record] = []
+    damaged: list[str] = []
+    for _, found in iter_records(folder):
+        if isinstance(found, Record):
+            records.append(found)
+        else:
+            damaged.append(str(found))
+    if records or damaged:
+        return records, damaged
+    if not folder.is_dir():
+        raise HarnessError(f"{folder}: no such folder; give the results_dir of a run, `results` by default")
+    raise HarnessError(
+        f"{folder}: no records below it (<task>/<encoder>/<strategy>/<cell>/seed-<n>/record.json); give the "
+        "results_dir of a run itself, or run something first: harness task=demo_topic encoder=demo_bert"
+    )
+
+
+def make_board(
+    records: Sequence[Record],
+    *,
+    damaged: Sequence[str] = (),
+    partial: bool = False,
+    select: bool = False,
+    group_by: Sequence[str] = (),
+) -> Board:
+    """Turn records into a board.
+
+    Args:
+        records: of one results folder.
+        damaged: messages about files that are no records.
+        partial: show partial records, in tables of their own.
+        select: keep of each task, encoder and strategy the variant that is best on dev.
+        group_by: group by these fields instead of by variant.
+    """
+    whole = [r for r in records if r.partial is None]
+    left = [r for r in records if r.partial is not None]
+    tables = _tables(whole, select=select, group_by=group_by, partial=False)
+    notes = []
+    if partial:
+        tables += _tables(left, select=select, group_by=group_by, partial=True)
+    elif left:
+        notes.append(
+            f"{_count(len(left), 'partial record')} (run with a limit) left out; --partial shows them"
+        )
+    shown = [*whole, *left] if partial else whole
+    return Board(tables, _failures(shown), _skips(shown), list(damaged), notes)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _tables(
+    records: Sequence[Record], *, select: bool, group_by: Sequence[str], partial: bool
+) -> list[Table]:
+    rows = by_fields(records, group_by) if group_by else by_variant(records)
+    if select:
+        rows = select_on_dev(rows)
+    metrics = _metrics_by_task(rows)
+    found: dict[tuple[str, str, bool], Table] = {}
+    for row in rows:
+        metric, up = (row.metric, row.maximize) if row.metric else metrics[row.task][0]
+        row.metric, row.maximize = metric, up
+        table = found.setdefault((row.task, metric, up), Table(row.task, metric, up, [], partial=partial))
+        table.rows.append(row)
+    tables = [found[key] for key in sorted(found)]
+    for table in tables:
+        table.rows.sort(key=Row.rank)
+        table.notes = _warnings(table, metrics[table.task])
+    return tables
+
+
+def _metrics_by_task(rows: Iterable[Row]) -> dict[str, list[tuple[str, bool]]]:
+    out: dict[str, list[tuple[str, bool]]] = {}
+    for row in rows:
+        known = out.setdefault(row.task, [])
+        if row.metric and (row.metric, row.maximize) not in known:
+            known.append((row.metric, row.maximize))
+    return {task: sorted(known) or [("", True)] for task, known in out.items()}
+
+
+def _warnings(table: Table, metrics: Sequence[tuple[str, bool]]) -> list[str]:
+    """What keeps the rows of a table from being comparable."""
+    done = [r for row in table.rows for r in row.complete]
+    out = []
+    if len(metrics) > 1:
+        names = ", ".join(sorted({name for name, _ in metrics}))
+        out.append(f"warning: records of {table.task} have different metrics ({names}): one table each")
+    sizes = sorted({r.n_test for r in done})
+    if len(sizes) > 1:
+        seen = " and ".join(map(str, sizes))
+        out.append(f"warning: test sets of different sizes ({seen} examples): scores are not comparable")
+    for key in sorted({k for r in done for k in r.versions if k.startswith("result")}):
+        values = sorted({r.versions.get(key, "none") for r in done})
+        if len(values) > 1:
+            out.append(f"warning: different {key} ({', '.join(values)}): a fix lies between these scores")
+    hosts = {r.costs.host for r in done}
+    if len(hosts) > 1:
+        out.append(f"note: run on {len(hosts)} hosts: seconds are not comparable between rows")
+    return out
+
+
+def _title(record: Record) -> str:
+    return f"{record.task}/{record.encoder}/{record.strategy}/{record.cell}/seed-{record.seed}"
+
+
+def _failures(records: Iterable[Record]) -> list[tuple[str, str]]:
+    out = []
+    for r in records:
+        if r.status in ("failed", "timeout"):
+            lines = [line for line in r.reason.splitlines() if line.strip()] or ["no reason kept"]
+            out.append(
+                (_title(r), lines[-1].strip() if r.status == "failed" else f"timeout: {lines[-1].strip()}")
+            )
+    return out
+
+
+def _skips(records: Iterable[Record]) -> list[tuple[str, str]]:
+    """Skipped cells by reason: the reason, and how many cells it holds for."""
+    count: dict[str, list[Record]] = {}
+    for r in records:
+        if r.status == "skipped":
+            count.setdefault(r.reason.strip() or "no reason kept", []).append(r)
+    return [
+        (_title(rs[0]) + (f" and {len(rs) - 1} more" if len(rs) > 1 else ""), reason)
+        for reason, rs in count.items()
+    ]
+
+
+def as_rows(board: Board) -> list[dict[str, Any]]:
+    """The rows of all tables as plain data, for json and csv. ``mean`` is None without a complete cell."""
+    return [_plain(row, table) for table in board.tables for row in table.rows]
+
+
+def _plain(row: Row, table: Table) -> dict[str, Any]:
+    one_host = len(row.hosts) <= 1
+
+    def shared(name: str) -> str | None:
+        values = {getattr(r, name) for r in row.records}
+        return values.pop() if len(values) == 1 else None
+
+    return {
+        "task": row.task,
+        "encoder": shared("encoder"),
+        "strategy": shared("strategy"),
+        "variant": row.labels.get("variant"),
+        **{k: v for k, v in row.labels.items() if k not in ("task", "encoder", "strategy", "variant")},
+        "cell": shared("cell"),
+        "metric": table.metric,
+        "maximize": table.maximize,
+        "state": row.state,
+        "mean": row.mean,
+        "std": row.std,
+        "min": min(row.scores) if row.mean is not None else None,
+        "max": max(row.scores) if row.mean is not None else None,
+        "n": len(row.scores),
+        "dev": row.dev,
+        "tried": row.tried,
+        "complete": len(row.complete),
+        "diverged": row.diverged,
+        "failed": row.failed,
+        "skipped": row.skipped,
+        "train_seconds": row.average(lambda r: r.costs.train_seconds) if one_host else None,
+        "parameters": row.average(lambda r: r.parameters),
+        "trained_parameters": row.average(lambda r: r.trained_parameters),
+        "host": next(iter(row.hosts), None) if one_host else None,
+        "n_test": shared("n_test"),
+        "partial": table.partial,
+        "reason": _reason(row),
+    }
+
+
+def _reason(row: Row) -> str | None:
+    reasons = {r.reason.strip().splitlines()[-1] for r in row.records if r.reason.strip()}
+    return "; ".join([*sorted(reasons), *row.notes]) or None

@@ -1,0 +1,220 @@
+"""Rows of the leaderboard: the records that belong together, and what they amount to.
+
+A row's score is the mean over its complete records of the test score on the primary metric. A record whose
+score is NaN makes the whole row *diverged*: leaving it out of the mean would flatter the row, so the row has
+no mean and is sorted below every row that has one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from harness.errors import HarnessError, did_you_mean
+from harness.record import Costs, Record
+
+RECORD_FIELDS = tuple(f.name for f in fields(Record) if f.name not in ("variant", "costs"))
+COST_FIELDS = tuple(f"costs.{f.name}" for f in fields(Costs))
+NOT_SET = "(default)"
+"""Shown for a variant key that a record leaves at its default."""
+
+
+@dataclass
+class Row:
+    """Records that are summarised together.
+
+    Attributes:
+        task: name of the task.
+        metric, maximize: the primary metric and its direction; "" when no record of the row ran.
+        labels: column heading -> text, in order; what tells the row from the others of its task.
+        records: at least one; usually one a seed.
+        tried: number of variants this one was chosen from, when it was chosen.
+    """
+
+    task: str
+    metric: str
+    maximize: bool
+    labels: dict[str, str]
+    records: list[Record]
+    tried: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def complete(self) -> list[Record]:
+        return [r for r in self.records if r.status == "complete"]
+
+    @property
+    def failed(self) -> int:
+        """Failed or timed out."""
+        return sum(r.status in ("failed", "timeout") for r in self.records)
+
+    @property
+    def skipped(self) -> int:
+        return sum(r.status == "skipped" for r in self.records)
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """Test score of each complete record that was tested; NaN where it diverged."""
+        return [_number(r.test[self.metric]) for r in self.complete if self.metric in r.test]
+
+    @cached_property
+    def dev_scores(self) -> list[float]:
+        return [_number(r.dev[self.metric]) for r in self.complete if self.metric in r.dev]
+
+    @property
+    def diverged(self) -> int:
+        """Complete records whose test score is no number."""
+        return sum(map(math.isnan, self.scores))
+
+    @property
+    def mean(self) -> float | None:
+        return _mean(self.scores)
+
+    @property
+    def dev(self) -> float | None:
+        return _mean(self.dev_scores)
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation (n - 1); None below two scores."""
+        return statistics.stdev(self.scores) if self.mean is not None and len(self.scores) > 1 else None
+
+    @property
+    def state(self) -> str:
+        """``scored``, ``untested`` (no test split), ``diverged``, ``failed`` or ``skipped``."""
+        if self.mean is not None:
+            return "scored"
+        if self.diverged:
+            return "diverged"
+        if self.complete:
+            return "untested"
+        return "failed" if self.failed else "skipped"
+
+    @property
+    def hosts(self) -> set[str]:
+        return {r.costs.host for r in self.complete}
+
+    def average(self, value: Callable[[Record], float]) -> float | None:
+        """Mean of ``value`` over the complete records."""
+        return statistics.fmean(map(value, self.complete)) if self.complete else None
+
+    def rank(self) -> tuple[Any, ...]:
+        """Sort key within a task: best first, rows without a mean last, ties by label."""
+        order = ("scored", "untested", "diverged", "failed", "skipped").index(self.state)
+        mean = self.mean or 0.0
+        return (order, -mean if self.maximize else mean, *self.labels.values())
+
+
+def _number(score: float | None) -> float:
+    return math.nan if score is None or math.isinf(score) else score
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return statistics.fmean(scores) if scores and not any(map(math.isnan, scores)) else None
+
+
+def variant_text(variant: dict[str, Any]) -> str:
+    """``optimizer.lr=0.001 trainer.epochs=3``; empty for the default."""
+    return " ".join(f"{key}={_value(value)}" for key, value in sorted(variant.items()))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def by_variant(records: Iterable[Record]) -> list[Row]:
+    """One row a task, encoder, strategy and cell id: records that differ in nothing but the seed."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault((r.task, r.encoder, r.strategy, r.cell), []).append(r)
+    rows = []
+    for (task, encoder, strategy, _), members in groups.items():
+        labels = {"encoder": encoder, "strategy": strategy, "variant": variant_text(members[0].variant)}
+        rows += _by_metric(task, labels, members)
+    _tell_apart(rows)
+    return rows
+
+
+def by_fields(records: Sequence[Record], names: Sequence[str]) -> list[Row]:
+    """One row a task and combination of values of ``names``: fields of the record or keys of its variant.
+
+    Raises:
+        HarnessError: no record has such a field.
+    """
+    variant_keys = {key for r in records for key in r.variant}
+    for name in names:
+        if name not in variant_keys and name not in RECORD_FIELDS + COST_FIELDS:
+            options = [*RECORD_FIELDS, *COST_FIELDS, *variant_keys]
+            raise HarnessError(f"--group-by {name}: no record has this field, {did_you_mean(name, options)}")
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault((r.task, *(_field(r, name) for name in names)), []).append(r)
+    rows = []
+    for (task, *values), members in groups.items():
+        rows += _by_metric(task, dict(zip(names, values, strict=True)), members)
+    return rows
+
+
+def _field(record: Record, name: str) -> str:
+    if name in record.variant:
+        return _value(record.variant[name])
+    if name in COST_FIELDS:
+        return _value(getattr(record.costs, name.removeprefix("costs.")))
+    return _value(getattr(record, name)) if name in RECORD_FIELDS else NOT_SET
+
+
+def _by_metric(task: str, labels: dict[str, str], records: list[Record]) -> list[Row]:
+    """A row for each primary metric among the complete records; the others go to the first."""
+    metrics = sorted({(r.metric, r.maximize) for r in records if r.status == "complete"})
+    if not metrics:
+        return [Row(task, "", True, dict(labels), records)]
+    parts = {metric: [r for r in records if _is(r, metric)] for metric in metrics}
+    parts[metrics[0]] += [r for r in records if r.status != "complete"]
+    return [Row(task, metric, up, dict(labels), parts[metric, up]) for metric, up in metrics]
+
+
+def _is(record: Record, metric: tuple[str, bool]) -> bool:
+    return record.status == "complete" and (record.metric, record.maximize) == metric
+
+
+def _tell_apart(rows: list[Row]) -> None:
+    """Name the cell where two rows would otherwise read the same (other data under the same names)."""
+    seen: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        seen.setdefault((row.task, row.metric, *row.labels.values()), []).append(row)
+    for alike in seen.values():
+        for row in alike if len(alike) > 1 else ():
+            row.labels["variant"] = f"{row.labels['variant']} cell={row.records[0].cell[:8]}".strip()
+
+
+def select_on_dev(rows: Sequence[Row]) -> list[Row]:
+    """Of the variants of one task, encoder and strategy the one with the best mean dev score.
+
+    Test scores play no part. Where no variant has a dev score, all stay, with a note.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        key = (row.task, row.metric, row.labels["encoder"], row.labels["strategy"])
+        groups.setdefault(key, []).append(row)
+    return [row for group in groups.values() for row in _chosen(group)]
+
+
+def _chosen(group: list[Row]) -> list[Row]:
+    with_dev = [row for row in group if row.dev is not None]
+    if with_dev:
+        sign = -1.0 if with_dev[0].maximize else 1.0
+        best = min(with_dev, key=lambda row: (sign * (row.dev or 0.0), *row.labels.values()))
+        best.tried = len(group)
+        return [best]
+    for row in group:
+        row.tried = len(group)
+        if len(group) > 1 and row.complete:
+            row.notes.append("no dev score to choose by")
+    return group

@@ -1,0 +1,48 @@
+"""What all tests share: fixed seeds, one thread, no network, and the shared data where there are any."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+# before anything imports torch or a hub client
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["WANDB_MODE"] = "disabled"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+
+DATA = "HARNESS_TEST_DATA"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """``long`` tests run only when the marker is asked for by name."""
+    if "long" not in (config.option.markexpr or ""):
+        config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not long"]))
+
+
+@pytest.fixture(autouse=True)
+def _repeatable() -> None:
+    """The same seed for every test, and one thread where torch is in use."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data and published files that are too large, or not free enough, to be bundled."""
+    where = os.environ.get(DATA)
+    if not where:
+        pytest.skip(f"{DATA} is not set: it names the folder with data/ and models/ that this test reads")
+    folder = Path(where).resolve()
+    if not (folder / "data").is_dir():
+        pytest.fail(f"{DATA}={where} holds no folder data/")
+    return folder

@@ -1,0 +1,295 @@
+"""The leaderboard is computed from records alone, and never shows a number that cannot be trusted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.leaderboard.board import make_board
+from harness.leaderboard.command import main
+from harness.leaderboard.render import terminal
+from harness.record import Costs, Record, write_record
+
+Rows = Callable[..., list[dict[str, Any]]]
+HOSTILE = 'a|b,"c"\n*한국어*\x1b[31m <x> `d`'
+
+
+def record(score: float | None = 0.5, *, dev: float | None = None, **given: Any) -> Record:
+    plain: dict[str, Any] = {
+        "status": "complete", "task": "t", "encoder": "e", "strategy": "full", "cell": "c0", "seed": 0,
+        "metric": "accuracy", "n_test": 10, "costs": Costs(train_seconds=2.0, host="h"),
+        "parameters": 1000, "trained_parameters": 10,
+    }  # fmt: skip
+    if given.get("status", "complete") == "complete":
+        plain |= {"test": {"accuracy": score}, "dev": {"accuracy": score if dev is None else dev}}
+    return Record(**(plain | given))
+
+
+def save(root: Path, *records: Record) -> Path:
+    for i, r in enumerate(records):
+        write_record(root / "t" / "e" / "s" / f"{i:03d}" / f"seed-{r.seed}", r)
+    return root
+
+
+@pytest.fixture
+def rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Rows:
+    def run(*records: Record, options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+        save(tmp_path, *records)
+        assert main([str(tmp_path), "--format", "json", *options]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert isinstance(found, list)
+        return found
+
+    return run
+
+
+def test_mean_and_sample_deviation_over_seeds(rows: Rows) -> None:
+    (row,) = rows(*(record(s, seed=i, dev=s + 0.1) for i, s in enumerate((0.5, 0.6, 0.7))))
+    assert row["mean"] == pytest.approx(0.6)
+    assert row["std"] == pytest.approx(0.1)
+    assert (row["min"], row["max"], row["n"], row["complete"]) == (0.5, 0.7, 3, 3)
+    assert row["dev"] == pytest.approx(0.7)
+    assert (row["metric"], row["train_seconds"], row["parameters"], row["trained_parameters"]) == (
+        "accuracy", 2.0, 1000, 10,
+    )  # fmt: skip
+
+
+def test_one_seed_has_no_spread(rows: Rows) -> None:
+    assert rows(record(0.5))[0]["std"] is None
+
+
+def test_cells_are_rows_of_their_own(rows: Rows) -> None:
+    found = rows(
+        record(0.5, cell="a"), record(0.9, cell="b", variant={"optimizer.lr": 1e-3, "body": "bilstm"})
+    )
+    assert [r["variant"] for r in found] == ["body=bilstm optimizer.lr=0.001", ""]
+
+
+def test_cells_that_read_the_same_are_told_apart(rows: Rows) -> None:
+    assert {r["variant"] for r in rows(record(cell="aa"), record(cell="bb"))} == {"cell=aa", "cell=bb"}
+
+
+def test_o18_nan_is_last_and_marked_diverged(rows: Rows) -> None:
+    found = rows(
+        record(None, encoder="x", cell="x"),
+        record(0.5, encoder="y", cell="y"),
+        record(0.9, encoder="z", cell="z"),
+    )
+    assert [r["encoder"] for r in found] == ["z", "y", "x"]
+    assert (found[-1]["state"], found[-1]["mean"], found[-1]["diverged"]) == ("diverged", None, 1)
+
+
+def test_o18_one_diverged_seed_is_not_averaged_away(rows: Rows) -> None:
+    (row,) = rows(record(0.9, seed=0), record(None, seed=1))
+    assert (row["mean"], row["state"], row["complete"]) == (None, "diverged", 2)
+
+
+def test_o18_infinite_loss_of_a_minimised_metric_is_not_best(rows: Rows) -> None:
+    found = rows(
+        record(float("-inf"), encoder="x", cell="x", maximize=False),
+        record(3.0, encoder="y", cell="y", maximize=False),
+        record(2.0, encoder="z", cell="z", maximize=False),
+    )
+    assert [r["encoder"] for r in found] == ["z", "y", "x"]
+
+
+def test_o01_failed_cells_are_shown_with_their_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(
+        tmp_path,
+        record(0.4, encoder="A", cell="a"),
+        record(encoder="B", cell="b", status="failed", reason="Traceback\nValueError: boom-B"),
+        record(0.6, encoder="C", cell="c"),
+        record(encoder="D", cell="d", status="timeout", reason="stopped after 5 s"),
+        record(encoder="S", cell="s", status="skipped", reason="equals another cell"),
+    )
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "0.4000" in out
+    assert "0.6000" in out
+    assert "t/B/full/b/seed-0: ValueError: boom-B" in out
+    assert "t/D/full/d/seed-0: timeout: stopped after 5 s" in out
+    assert "t/S/full/s/seed-0: equals another cell" in out
+    assert out.index("0.6000") < out.index("0.4000") < out.index("failed") < out.index("skipped")
+
+
+def test_timeouts_count_as_failed(rows: Rows) -> None:
+    (row,) = rows(record(0.4), record(seed=1, status="timeout"), record(seed=2, status="failed"))
+    assert (row["complete"], row["failed"], row["skipped"], row["mean"]) == (1, 2, 0, 0.4)
+
+
+def test_without_a_complete_cell_there_is_no_mean(rows: Rows) -> None:
+    (row,) = rows(record(status="failed", metric="", reason="out of memory"))
+    assert (row["mean"], row["state"], row["reason"]) == (None, "failed", "out of memory")
+
+
+def test_select_dev_never_looks_at_test(rows: Rows) -> None:
+    found = rows(
+        record(0.9, dev=0.5, cell="a"),
+        record(0.1, dev=0.6, cell="b", variant={"optimizer.lr": 1.0}),
+        record(0.3, dev=0.2, cell="d", encoder="f"),
+        options=("--select", "dev"),
+    )
+    assert {(r["encoder"], r["mean"], r["tried"]) for r in found} == {("e", 0.1, 2), ("f", 0.3, 1)}
+
+
+def test_select_dev_follows_the_direction_of_the_metric(rows: Rows) -> None:
+    low, high = (record(s, cell=str(s), variant={"k": s}, maximize=False) for s in (10.0, 20.0))
+    assert [r["mean"] for r in rows(low, high, options=("--select", "dev"))] == [10.0]
+
+
+def test_select_dev_without_dev_scores_keeps_all_and_says_so() -> None:
+    records = [record(cell="x"), record(cell="y", variant={"k": 1})]
+    for r in records:
+        r.dev = {}
+    board = make_board(records, select=True)
+    assert [row.notes for row in board.tables[0].rows] == [["no dev score to choose by"]] * 2
+
+
+def test_partial_records_are_shown_only_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record(0.5), record(0.75, encoder="p", cell="p", partial=16))
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "0.7500" not in out
+    assert "1 partial record (run with a limit) left out" in out
+    main([str(tmp_path), "--partial"])
+    out = capsys.readouterr().out
+    assert out.index("0.5000") < out.index("PARTIAL: t") < out.index("0.7500")
+
+
+def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, record(0.5))
+    broken = tmp_path / "t/e/s/zzz/seed-0/record.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text('{"status": "comp')
+    for form in ("terminal", "md", "csv", "json"):
+        assert main([str(tmp_path), "--format", form]) == 0
+        captured = capsys.readouterr()
+        assert str(broken).replace("_", "") in (captured.out + captured.err).replace("\\", "").replace(
+            "_", ""
+        )
+
+
+def test_different_metrics_sizes_and_versions_are_not_mixed_silently(tmp_path: Path) -> None:
+    other = record(cell="b", metric="f1", test={"f1": 0.3}, dev={"f1": 0.3}, n_test=10)
+    version = record(cell="c", n_test=11, versions={"result.task": "2"})
+    board = make_board([record(versions={"result.task": "1"}), other, version])
+    assert [(t.metric, len(t.rows)) for t in board.tables] == [("accuracy", 2), ("f1", 1)]
+    notes = "\n".join(board.tables[0].notes)
+    assert "different metrics (accuracy, f1)" in notes
+    assert "different sizes (10 and 11 examples)" in notes
+    assert "different result.task (1, 2)" in notes
+
+
+def test_costs_of_different_hosts_are_not_compared(rows: Rows) -> None:
+    here, there = record(seed=0), record(seed=1, costs=Costs(train_seconds=9.0, host="other"))
+    assert rows(here, there)[0]["train_seconds"] is None
+    assert "2 hosts" in make_board([here, there]).tables[0].notes[0]
+
+
+def test_group_by_fields_and_settings(rows: Rows) -> None:
+    found = rows(
+        record(0.2, encoder="a", cell="1", variant={"optimizer.lr": 0.1}),
+        record(0.4, encoder="b", cell="2", variant={"optimizer.lr": 0.1}),
+        record(0.6, encoder="b", cell="3"),
+        options=("--group-by", "optimizer.lr"),
+    )
+    assert [(r["optimizer.lr"], r["mean"], r["n"]) for r in found] == [
+        ("(default)", pytest.approx(0.6), 1),
+        ("0.1", pytest.approx(0.3), 2),
+    ]
+    assert [r["encoder"] for r in found] == ["b", None]
+
+
+def test_group_by_an_unknown_field_names_a_near_one(tmp_path: Path) -> None:
+    save(tmp_path, record())
+    with pytest.raises(HarnessError, match="did you mean encoder"):
+        main([str(tmp_path), "--group-by", "encodr"])
+
+
+def test_select_and_group_by_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="exclude each other"):
+        main([str(save(tmp_path, record())), "--select", "dev", "--group-by", "encoder"])
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_a_folder_without_records_says_what_to_do(tmp_path: Path, make: bool) -> None:
+    folder = tmp_path / "r"
+    if make:
+        folder.mkdir()
+    with pytest.raises(HarnessError, match="results_dir of a run"):
+        main([str(folder)])
+
+
+def test_hostile_names_keep_every_format_well_formed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record(encoder=HOSTILE, variant={HOSTILE: HOSTILE}))
+    main([str(tmp_path), "--format", "csv"])
+    (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert line["encoder"] == HOSTILE
+    main([str(tmp_path), "--format", "md"])
+    out = capsys.readouterr().out
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert len(table) == 3
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert "<x>" not in out
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "한국어" in out
+
+
+def test_markup_in_a_name_is_shown_as_it_is(tmp_path: Path) -> None:
+    assert "[red]e[/red] :smile:" in terminal(make_board([record(encoder="[red]e[/red] :smile:")]), width=80)
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_the_table_fits_the_screen_and_no_number_is_cut(width: int) -> None:
+    long = "a_very_long_encoder_name_of_somebody" * 2
+    records = [record(0.12345, seed=s, encoder=long, variant={"optimizer.lr": 1e-5}) for s in range(2)]
+    out = terminal(make_board(records), width=width)
+    assert max(map(len, out.splitlines())) <= width
+    assert "0.1235 ± 0.0000" in out
+    assert "".join(re.findall(r"[a-z_]+", out)).count("somebody") or width == 40
+
+
+def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
+    save(tmp_path / "r", record(0.5))
+    for name, start in (
+        ("x.md", "## t"),
+        ("x.csv", "task,"),
+        ("x.json", "["),
+        ("x.txt", "t | test accuracy"),
+    ):
+        main([str(tmp_path / "r"), "--output", str(tmp_path / name)])
+        assert (tmp_path / name).read_text().startswith(start)
+
+
+def test_ten_thousand_records_in_five_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draw = random.Random(0)
+    for i in range(10_000):
+        r = record(
+            draw.random(), encoder=f"e{i % 97}", cell=f"{i // 5:012x}", seed=i % 5, dev_history=[0.5] * 10
+        )
+        folder = tmp_path / "t" / "e" / "s" / r.cell / f"seed-{r.seed}"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(json.dumps(asdict(r)))
+    begin = time.process_time()
+    main([str(tmp_path)])
+    assert time.process_time() - begin < 5
+    assert len(capsys.readouterr().out.splitlines()) > 2000
