@@ -16,6 +16,7 @@ META = (
     "result_version",
     "about",
     "table",
+    "joint",
     "feature_body",
     "layers",
     "pairs",

@@ -121,7 +121,9 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
         warnings.simplefilter("default")
         assembly = assemble(cell, progress)
         record = _train_and_score(cell, assembly, progress)
-    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in caught})
+    # deprecations speak of code, not of results
+    told = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
+    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in told})
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     _close_costs(record.costs, assembly, total=time.perf_counter() - begin)
     write_record(cell.folder, record)
@@ -192,8 +194,8 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
 
 def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:
     """One prediction for each example of a split, by example id."""
-    out = trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split))
-    return {name: prediction for pairs in out or [] for name, prediction in pairs}
+    trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split), return_predictions=False)
+    return assembly.model.predicted
 
 
 def describe(cell: Cell, assembly: Assembly) -> Record:

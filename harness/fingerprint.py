@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
 
 _BLOCK = 1 << 22
-_known: dict[tuple[str, int, int, int], str] = {}
+_known: dict[tuple[Any, ...], str] = {}
 
 
 def file_fingerprint(path: Path | str) -> str:
@@ -20,27 +20,39 @@ def file_fingerprint(path: Path | str) -> str:
     Raises:
         HarnessError: the file is missing or cannot be read.
     """
-    path = Path(path)
-    try:
-        stat = path.stat()
-        key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        if key not in _known:
-            digest = hashlib.sha256()
-            with path.open("rb") as f:
-                while block := f.read(_BLOCK):
-                    digest.update(block)
-            _known[key] = digest.hexdigest()
-        return _known[key]
-    except OSError as e:
-        raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
+    return _remembered(Path(path), _sha256)
 
 
-def files_fingerprint(files: Mapping[str, Path]) -> str:
-    """One hex digest over the contents of files and the roles they play, but not over where they lie."""
-    return data_fingerprint({role: file_fingerprint(path) for role, path in files.items()})
+def files_fingerprint(files: Mapping[str, Path], *, of: Callable[[Path], str] | None = None) -> str:
+    """One hex digest over the contents of files and the roles they play, but not over where they lie.
+
+    Args:
+        files: role -> path.
+        of: what makes the fingerprint of one file; its bytes' SHA-256 by default.
+    """
+    return data_fingerprint({role: _remembered(path, of or _sha256) for role, path in files.items()})
 
 
 def data_fingerprint(value: Any) -> str:
     """SHA-256 as hex of anything JSON takes, independent of the order of keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _remembered(path: Path, compute: Callable[[Path], str]) -> str:
+    try:
+        stat = path.stat()
+        key = (compute, str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if key not in _known:
+            _known[key] = compute(path)
+        return _known[key]
+    except OSError as e:
+        raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as f:
+        while block := f.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

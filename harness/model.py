@@ -146,11 +146,12 @@ class TransferModel(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         self.predicted: dict[str, Prediction] = {}
 
-    def predict_step(self, step: Step, _: int) -> list[tuple[str, Prediction]]:
-        return [pair for batch in step.batches for pair in self.predict_batch(batch)]
+    def predict_step(self, step: Step, _: int) -> int:
+        self.validation_step(step, _)
+        return step.examples
 
-    def transfer_batch_to_device(self, batch: Step, device: torch.device, dataloader_idx: int) -> Step:
-        return Step([b.to(device) for b in batch.batches])
+    def on_predict_epoch_start(self) -> None:
+        self.on_validation_epoch_start()
 
     def configure_optimizers(self) -> Any:
         plan = self.training_plan

@@ -14,6 +14,7 @@ from typing import Any
 import regex
 
 from harness.build import build, locate
+from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError, did_you_mean
 from harness.fingerprint import data_fingerprint, files_fingerprint
 from harness.settings import typed
@@ -205,10 +206,12 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
 
 
 def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:
+    """Fingerprints of the encoder's and the task's files; of texts, line ends do not count."""
     out = {}
-    for group in ("encoder", "task"):
+    for group, of in (("encoder", None), ("task", text_fingerprint)):
         find = resolved[group].get("_files_")
-        out[group] = files_fingerprint(locate(find)(resolved[group], cache_dir)) if find else ""
+        files = locate(find)(resolved[group], cache_dir) if find else {}
+        out[group] = files_fingerprint(files, of=of)
     return out
 
 
@@ -224,7 +227,7 @@ def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
 def _identity(value: Any, *, leave_out: Sequence[str]) -> Any:
     if isinstance(value, Mapping):
         skip = {*leave_out, *PLACES}
-        kept = {k: v for k, v in value.items() if k not in skip or (k in PLACES and v == "none")}
+        kept = {k: v for k, v in value.items() if k not in skip or (k in PLACES and str(v).lower() == "none")}
         return {k: _identity(v, leave_out=leave_out) for k, v in kept.items()}
     return value
 
@@ -251,21 +254,7 @@ def variant(
 
 def _default_sections() -> dict[str, Any]:
     names = {"body": "auto", "optimizer": "adamw", "schedule": "auto", "trainer": "default"}
-    sections = {group: load_group(group, name) for group, name in names.items()}
-    return {k: v for k, v in typed_sections(sections).items() if k in names}
-
-
-def typed_sections(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections brought to their types, on top of harmless top-level values."""
-    top = {
-        "seed": 0,
-        "limit": None,
-        "timeout": None,
-        "results_dir": ".",
-        "cache_dir": None,
-        "fail_fast": False,
-    }
-    return typed({**top, **sections})
+    return {group: load_group(group, name) for group, name in names.items()}
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -288,7 +277,7 @@ def _need_groups(config: Mapping[str, Any]) -> None:
     for group in GROUPS:
         if not isinstance(config.get(group), Mapping):
             raise HarnessError(f"{group}: nothing is chosen; add {group}=NAME (see `harness list`)")
-        if not config[group].get("name") or config[group]["name"] == "???":
+        if group != "trainer" and config[group].get("name") in (None, "", "???"):
             raise HarnessError(f"{group}.name is missing: give {group}.name=NAME")
     for group in ("encoder", "task"):
         if config[group].get("path") == "???":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from harness.data.batch import Batch
@@ -48,6 +49,10 @@ class Step:
     @property
     def examples(self) -> int:
         return sum(len(b) for b in self.batches)
+
+    def to(self, device: torch.device | str, **_: object) -> Step:
+        """Lightning moves a step through this."""
+        return Step([b.to(device) for b in self.batches])
 
 
 def make_items(
