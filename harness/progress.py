@@ -72,8 +72,7 @@ class PlainDisplay:
         self._begun[cell.title] = time.monotonic()
 
     def event(self, cell: Cell, event: dict[str, Any]) -> None:
-        if event.get("message"):
-            self.note(f"{cell.title}: {event['message']}")
+        """Said by live lines only."""
 
     def finished(self, cell: Cell, record: Record | None) -> None:
         seconds = time.monotonic() - self._begun.pop(cell.title, time.monotonic())
@@ -134,7 +133,6 @@ class LiveDisplay(PlainDisplay):
         self._lines[cell.title] = self._progress.add_task(cell.title, total=None, now=slot.label)
 
     def event(self, cell: Cell, event: dict[str, Any]) -> None:
-        super().event(cell, event)
         if cell.title in self._lines:
             self._progress.update(
                 self._lines[cell.title],
@@ -177,7 +175,7 @@ def make_display(counts: Counts) -> PlainDisplay:
 
 
 def event_text(event: dict[str, Any]) -> str:
-    """``train 3/10  12/40  dev 0.713`` from a cell's event."""
+    """``train  epoch 3/10  12/40  dev 0.7130  message`` from a cell's event."""
     parts = [str(event.get("phase") or "")]
     if event.get("epochs"):
         parts.append(f"epoch {event.get('epoch')}/{event['epochs']}")
@@ -185,6 +183,8 @@ def event_text(event: dict[str, Any]) -> str:
         parts.append(f"{event.get('done')}/{event['total']}")
     if event.get("score") is not None:
         parts.append(f"dev {event['score']:.4f}")
+    if event.get("message"):
+        parts.append(str(event["message"]))
     return "  ".join(p for p in parts if p)
 
 

@@ -9,12 +9,14 @@ This module imports neither torch nor, before it is needed, Hydra.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import outcome, resolve
+from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
 from harness.pool import PRELOAD, Display, Pool
 from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
@@ -94,8 +96,7 @@ def launch(
     config: DictConfig,
     job_overrides: Sequence[Sequence[str]],
     *,
-    first_number: int,
-    loader: Any,
+    composer: Composer,
     slots: Any,
     cells_per_device: int,
 ) -> list[JobReturn]:
@@ -105,10 +106,7 @@ def launch(
         HarnessError: a job's configuration is bad; no cell has been run.
         KeyboardInterrupt: the user stopped the sweep.
     """
-    jobs = [
-        _compose(config, overrides, number=first_number + n, loader=loader)
-        for n, overrides in enumerate(job_overrides)
-    ]
+    jobs = [composer.job(config, overrides) for overrides in job_overrides]
     cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
     records = execute(cells, slots=places)
@@ -134,7 +132,7 @@ def run_job(config: DictConfig) -> float | None:
     try:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
-        cell = _prepare({str(k): v for k, v in job.items()}, given=_given(), where=())
+        cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
@@ -233,31 +231,6 @@ def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str])
         raise HarnessError(f"{e}\n(in the job {' '.join(where)}; nothing has been run)") from e
 
 
-def _compose(
-    config: DictConfig, overrides: Sequence[str], *, number: int, loader: Any
-) -> tuple[dict[str, Any], list[str]]:
-    """The job's whole configuration as plain data, and all overrides that led to it."""
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf, open_dict
-
-    composed = loader.load_sweep_config(config, list(overrides))
-    with open_dict(composed):
-        composed.hydra.job.id = str(number)
-        composed.hydra.job.num = number
-    HydraConfig.instance().set_config(composed)
-    own = OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"])
-    job = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    assert isinstance(job, dict)
-    return {str(k): v for k, v in job.items()}, _given()
-
-
-def _given() -> list[str]:
-    """The command's overrides of the present job, Hydra's own left out."""
-    from hydra.core.hydra_config import HydraConfig
-
-    return [str(o) for o in HydraConfig.get().overrides.task] if HydraConfig.initialized() else []
-
-
 def _slots_for(cells: Sequence[Cell], *, slots: Any, cells_per_device: int) -> list[Slot]:
     from omegaconf import ListConfig, OmegaConf
 
@@ -298,6 +271,4 @@ def _is_multirun() -> bool:
 
 
 def _complain(text: str) -> None:
-    import sys
-
     print(text, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Stand-ins for the engine that child processes can import: what they do is written in the cell's configuration."""
+"""Stand-ins for the engine that child processes can import: the cell's configuration says what they do."""
 
 from __future__ import annotations
 
@@ -18,24 +18,31 @@ from harness.resolve import Cell
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
     folder = results.absolute() / "t" / "e" / "s" / name / f"seed-{seed}"
-    given = {"task": {"name": "t", "kind": "k"}, "encoder": {"name": "e"}, "strategy": {"name": "s"}, **config}
+    given = {
+        "task": {"name": "t", "kind": "k"},
+        "encoder": {"name": "e"},
+        "strategy": {"name": "s"},
+        **config,
+    }
     return Cell(name, seed, folder, given, {}, skip, results)
 
 
 def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
-    """In place of harness.resolve.prepare: the cell's name is its optimiser's rate, its act the encoder's path."""
+    """In place of harness.resolve.prepare: the cell's name is its rate, its act the encoder's path."""
     rate = str(config["optimizer"]["lr"])
     if rate == "-1":
         raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")
     skip = "makes no sense" if rate == "0" else None
     keys = ("timeout", "fail_fast", "limit", "trainer")
-    cell = make_cell(Path(config["results_dir"]), rate, seed=config["seed"], skip=skip, **{k: config[k] for k in keys})
+    cell = make_cell(
+        Path(config["results_dir"]), rate, seed=config["seed"], skip=skip, **{k: config[k] for k in keys}
+    )
     cell.config["act"] = config["encoder"]["path"] if rate in ("5", "5.0") else "ok"
     return cell
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """Do what ``config.act`` says: ok, raise, bad, segfault, killed, exit, silent, sleep:N, workers, environment."""
+    """Do what ``config.act`` says: one of the keys below, ``sleep:SECONDS`` with its argument."""
     what, _, argument = str(cell.config.get("act", "ok")).partition(":")
     progress({"phase": "train", "done": 1, "total": 2, "epoch": 1, "epochs": 1, "score": None, "message": ""})
     print(f"running {cell.id}")

@@ -126,13 +126,13 @@ def test_fail_fast_starts_no_more(tmp_path: Path) -> None:
 def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     cells = [make_cell(tmp_path, n, act="environment") for n in ("a", "b")]
-    pool = Pool(
-        slots=[Slot("3", 2)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",)
-    )
+    pool = Pool(slots=[Slot("3", 2)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",))
     pool.run([cells[0], make_cell(tmp_path, "b", act="environment", trainer={"threads": 1})])
     assert (cells[0].folder / "environment").read_text() == "['3', '2']"
     assert (cells[1].folder / "environment").read_text() == "['3', '1']"
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+    # nothing can be imported from the current directory
+    assert "" not in (cells[0].folder / "path").read_text().split("\n")
 
 
 def test_a_cell_that_another_sweep_runs_is_passed_over_and_taken_at_the_end(tmp_path: Path) -> None:
@@ -195,7 +195,8 @@ def test_killing_the_driver_ends_its_cells_and_their_workers(tmp_path: Path) -> 
     from harness.slots import Slot
     if __name__ == "__main__":
         cell = make_cell(Path({str(tmp_path)!r}), "a", act="workers")
-        pool = Pool(slots=[Slot(None, 1)], display=PlainDisplay(Counts(1)), runner="cell_runners:act", preload=())
+        shown = PlainDisplay(Counts(1))
+        pool = Pool(slots=[Slot(None, 1)], display=shown, runner="cell_runners:act", preload=())
         pool.run([cell])
     """
     path = tmp_path / "driver.py"

@@ -17,9 +17,10 @@ class LocalLauncher(Launcher):
         self.cells_per_device = cells_per_device
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from harness.compose import Composer
         from harness.sweep import before_sweep
 
-        self.hydra_context = hydra_context
+        self.composer = Composer(hydra_context.config_loader)
         self.config = config
         before_sweep(config)
 
@@ -29,8 +30,7 @@ class LocalLauncher(Launcher):
         return launch(
             self.config,
             job_overrides,
-            first_number=initial_job_idx,
-            loader=self.hydra_context.config_loader,
+            composer=self.composer,
             slots=self.slots,
             cells_per_device=self.cells_per_device,
         )

@@ -1,0 +1,215 @@
+"""The command line: dispatch, errors in one sentence, listing, status, show, rm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cell_runners import make_cell
+from filelock import FileLock
+
+from harness import cli
+from harness.commands.status import collect
+from harness.pool import LOCK
+from harness.record import Record, read_record, write_record
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "harness", *arguments],
+        cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+
+
+def put(results: Path, cell: str, *, seed: int = 0, status: str = "complete", reason: str = "") -> Path:
+    folder = make_cell(results, cell, seed=seed).folder
+    record = Record(status=status, task="t", encoder="e", strategy="s", cell=cell, seed=seed, reason=reason)
+    record.metric, record.dev = "accuracy", {"accuracy": 0.5}
+    write_record(folder, record)
+    return folder
+
+
+def test_help_is_quick_and_light(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    shown = run("--help", cwd=tmp_path)
+    # measured 0.06 s; the rest is room for a busy machine
+    assert time.monotonic() - begun < 1.5
+    assert shown.returncode == 0
+    assert "leaderboard" in shown.stdout
+    code = "import harness.cli, sys; assert not {'torch', 'hydra', 'rich', 'omegaconf'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_list_needs_neither_torch_nor_hydra(tmp_path: Path) -> None:
+    code = (
+        "import harness.cli, sys; assert harness.cli.main(['list']) == 0; "
+        "assert not {'torch', 'hydra'} & set(sys.modules)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "frozen" in shown.stdout
+
+
+def test_list_honours_config_dir(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine" / "encoder").mkdir(parents=True)
+    (tmp_path / "mine" / "encoder" / "own.yaml").write_text("about: {family: own, size: 3 MB}\n")
+    assert cli.main(["list", "encoders", "--config-dir", "mine"]) == 0
+    assert "own" in capsys.readouterr().out.split()
+    assert cli.main(["list", "encoders", "--config-dir", "none"]) == 2
+
+
+def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> None:
+    for name in ("tasks", "yaml", "hydra", "omegaconf", "torch", "rich", "filelock"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current directory')\n")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("a: [\n")
+    plain = [sys.executable, "-m", "harness", "--cfg", "job", "--package", "trainer"]
+    shown = subprocess.run(plain, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    assert "epochs" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["statsu"], "did you mean status?"),
+        (["leaderbord", "x"], "did you mean leaderboard?"),
+        (["-m", "seed"], "seed: not key=value"),
+        (["strategy=frzen"], "did you mean frozen?"),
+        (["strategy=2014"], "strategy=2014: there is no strategy"),
+        (["stratgy=frozen"], "did you mean strategy"),
+        (["optimizer.lrr=1"], "did you mean optimizer.lr"),
+        (["lr=1"], "did you mean optimizer.lr"),
+        (["trainer.epochs=[1"], "the value cannot be read"),
+        (["seed=0,1"], "add -m"),
+        (["+seed=1"], "without the +"),
+        (["hydra/launcher=locl"], "did you mean local?"),
+        (["-m", "hydra.launcher.slot=2", "seed=0,1"], "did you mean hydra.launcher.slots"),
+        (["-m", "strategy=frzen,full"], "did you mean frozen?"),
+        (["x@y=3"], "there is no such group"),
+    ],
+)
+def test_mistakes_get_one_message_and_the_nearest_name(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_value_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["task.name=???"]) == 2
+    assert "task.name" in capsys.readouterr().err
+
+
+def test_full_errors_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hydra.errors import HydraException
+
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(HydraException):
+        cli.main(["strategy=frzen"])
+    assert os.environ["HYDRA_FULL_ERROR"] == "1"
+
+
+def test_o13_text_reaches_the_configuration_as_given(capsys: pytest.CaptureFixture[str]) -> None:
+    import yaml
+
+    assert (
+        cli.main(["--cfg", "job", "task.name=3E120", "encoder.path=runs/epoch=1.ckpt", "optimizer.lr=1e-5"])
+        == 0
+    )
+    job = yaml.safe_load(capsys.readouterr().out.replace("1.0e-05", "0.00001"))
+    assert job["task"]["name"] == "3E120"
+    assert job["encoder"]["path"] == "runs/epoch=1.ckpt"
+    assert job["optimizer"]["lr"] == 1e-5
+
+
+def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results"
+    put(results, "a")
+    put(results, "b", status="failed", reason="ValueError: boom\nmore")
+    put(results, "c", status="skipped", reason="same as a")
+    running = make_cell(results, "d").folder
+    running.mkdir(parents=True)
+    make_cell(results, "e").folder.mkdir(parents=True)
+    (put(results, "f") / "record.json").write_text("{")
+    put(results / ".archive" / "x", "old")
+    with FileLock(running / LOCK):
+        report = collect(results)
+        assert cli.main(["status", "results", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == report["counts"]
+    counts = {"complete": 1, "failed": 1, "skipped": 1, "running": 1, "unfinished": 1, "damaged": 1}
+    assert report["counts"] == counts
+    assert report["groups"] == {"t/e/s": counts}
+    assert report["running"] == ["t/e/s/d/seed-0"]
+    assert report["failures"][0] == {
+        "cell": "t/e/s/b/seed-0",
+        "status": "failed",
+        "reason": "ValueError: boom\nmore",
+    }
+    assert cli.main(["status"]) == 0
+    assert "failed: ValueError: boom\n" in capsys.readouterr().out
+    assert cli.main(["status", "nowhere"]) == 2
+
+
+def test_status_of_many_cells_is_quick(tmp_path: Path) -> None:
+    text = json.dumps({"status": "complete", "reason": "", "dev_history": [0.5] * 30, "notes": ["x" * 300]})
+    for n in range(1000):
+        folder = tmp_path / "t" / "e" / "s" / f"{n:012x}" / "seed-0"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(text)
+    begun = time.monotonic()
+    assert collect(tmp_path)["counts"] == {"complete": 1000}
+    # ten times as many in about two seconds, with room for a busy machine
+    assert time.monotonic() - begun < 1.0
+
+
+def test_rm_archives_by_path_name_or_start_of_the_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    for cell, seed in (("abc1", 0), ("abc1", 1), ("abd2", 0), ("fff3", 0)):
+        put(results, cell, seed=seed)
+    assert cli.main(["rm", "ab"]) == 2
+    assert "2 cells begin so" in capsys.readouterr().err
+    assert cli.main(["rm", "abc1", "t/e/s/nothing"]) == 2
+    assert (results / "t/e/s/abc1/seed-0/record.json").exists()
+    assert cli.main(["rm", "t/e/s/abc1/seed-1", "abd", "results/t/e/s/fff3"]) == 0
+    left = sorted(str(p.parent.relative_to(results)) for p in results.glob("*/*/*/*/*/record.json"))
+    assert left == ["t/e/s/abc1/seed-0"]
+    archived = list((results / ".archive").glob("*/t/e/s/*/*/record.json"))
+    assert len(archived) == 3
+    assert read_record(archived[0].parent).status == "complete"
+
+
+def test_rm_leaves_a_running_cell_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = put(tmp_path / "results", "a")
+    with FileLock(folder / LOCK):
+        assert cli.main(["rm", "a"]) == 2
+    assert "running" in capsys.readouterr().err
+    assert (folder / "record.json").exists()
+
+
+def test_show_prints_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "results", "abc", status="failed", reason="first\nsecond")
+    assert cli.main(["show", "abc"]) == 0
+    out = capsys.readouterr().out
+    assert "status: failed" in out
+    assert "accuracy: 0.5" in out
+    assert "files: record.json" in out
+    assert cli.main(["show", "zzz"]) == 2

@@ -1,0 +1,217 @@
+"""Sweeps through the real command line, with stand-ins for resolving and running."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cell_runners
+import pytest
+from cell_runners import make_cell
+
+from harness import cli, resolve, sweep
+from harness.progress import Counts, LiveDisplay, duration, event_text
+from harness.record import Record, read_record
+from harness.slots import Slot
+
+Cli = Callable[..., int]
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs a command in an empty directory; cells are named after ``optimizer.lr``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
+    monkeypatch.setattr(sweep, "RUNNER", "cell_runners:act")
+    monkeypatch.setattr(sweep, "PRELOAD", ("cell_runners",))
+    return lambda *arguments: cli.main(list(arguments))
+
+
+def records(results: Path) -> dict[str, str]:
+    return {
+        f"{p.parents[1].name}/{p.parent.name}": json.loads(p.read_text())["status"]
+        for p in sorted(results.glob("*/*/*/*/*/record.json"))
+    }
+
+
+def ran(results: Path) -> list[str]:
+    path = results / "runs"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_o01_one_failure_is_told_at_once_and_the_sweep_goes_on(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = harness("-m", "optimizer.lr=1,5,2", "encoder.path=raise", "hydra.launcher.slots=1")
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert records(tmp_path / "results") == {
+        "1/seed-0": "complete", "5/seed-0": "failed", "2/seed-0": "complete",
+    }  # fmt: skip
+    assert err.index("FAILED  t/e/s/5/seed-0") < err.index("t/e/s/2/seed-0")
+    assert "ValueError: boom-5" in err
+    assert "log.txt" in err
+    assert "2 complete, 1 failed" in out
+    assert "harness leaderboard results" in out
+
+
+def test_o03_the_same_command_again_runs_what_failed_and_touches_nothing_else(
+    harness: Cli, tmp_path: Path
+) -> None:
+    command = ("-m", "optimizer.lr=1,5,2", "encoder.path=raise")
+    assert harness(*command) == 1
+    results = tmp_path / "results"
+    before = {p: p.stat().st_mtime_ns for c in "12" for p in results.glob(f"t/e/s/{c}/seed-0/*")}
+    (results / "runs").unlink()
+    assert harness(*command) == 1
+    assert ran(results) == ["5 0"]
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    assert harness(*command[:2], "encoder.path=ok") == 0
+    assert harness("-m", "optimizer.lr=3,1") == 0
+    assert ran(results) == ["5 0", "5 0", "3 0"]
+
+
+def test_seeds_share_a_composition_and_equal_jobs_are_one_cell(harness: Cli, tmp_path: Path) -> None:
+    assert harness("-m", "seed=0,1,2", "optimizer.lr=1,1.0") == 0
+    assert sorted(ran(tmp_path / "results")) == sorted(f"{c} {s}" for c in ("1", "1.0") for s in range(3))
+    assert harness("-m", "seed=7,7", "optimizer.lr=4") == 0
+    assert ran(tmp_path / "results").count("4 7") == 1
+
+
+def test_cells_to_skip_are_recorded_with_the_reason(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("-m", "optimizer.lr=0,1") == 0
+    record = read_record(tmp_path / "results" / "t" / "e" / "s" / "0" / "seed-0")
+    assert (record.status, record.reason) == ("skipped", "makes no sense")
+    assert "skipped 1: makes no sense" in capsys.readouterr().out
+    assert ran(tmp_path / "results") == ["1 0"]
+
+
+def test_one_bad_job_refuses_the_sweep_before_any_compute(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("-m", "optimizer.lr=1,-1") == 2
+    err = capsys.readouterr().err
+    assert "optimizer.lr=-1: a rate is a number" in err
+    assert "in the job" in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fail_fast_leaves_the_rest_unrun(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("-m", "optimizer.lr=5,1,2", "encoder.path=raise", "fail_fast=true") == 1
+    assert ran(tmp_path / "results") == ["5 0"]
+    assert "2 not run" in capsys.readouterr().out
+
+
+def test_timeout_is_a_failure_of_the_command(harness: Cli, tmp_path: Path) -> None:
+    assert harness("-m", "optimizer.lr=5", "encoder.path='sleep:60'", "timeout=0.5") == 1
+    assert records(tmp_path / "results") == {"5/seed-0": "timeout"}
+
+
+def test_a_single_run_has_the_same_life(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("optimizer.lr=1") == 0
+    assert "accuracy dev 0.5000 test 0.2500" in capsys.readouterr().out
+    assert harness("run", "optimizer.lr=1") == 0
+    assert ran(tmp_path / "results") == ["1 0"]
+    assert harness("optimizer.lr=5", "encoder.path=segfault") == 1
+    assert "SIGSEGV" in capsys.readouterr().err
+    assert harness("optimizer.lr=-1") == 2
+
+
+def test_hydras_basic_launcher_writes_the_same_records(harness: Cli, tmp_path: Path) -> None:
+    assert harness("-m", "hydra/launcher=basic", "optimizer.lr=1,5", "encoder.path=raise") == 1
+    assert records(tmp_path / "results") == {"1/seed-0": "complete", "5/seed-0": "failed"}
+
+
+def test_a_clusters_process_raises_what_its_launcher_must_know(harness: Cli, tmp_path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    config = {
+        "optimizer": {"lr": 5}, "encoder": {"path": "raise"}, "results_dir": str(tmp_path / "r"), "seed": 0,
+        "timeout": None, "fail_fast": False, "limit": None, "trainer": {},
+    }  # fmt: skip
+    with pytest.raises(sweep.CellFailed, match="boom-5"):
+        sweep.run_job(OmegaConf.create(config))
+    config["optimizer"] = {"lr": 1}
+    assert sweep.run_job(OmegaConf.create(config)) == 0.5
+
+
+@pytest.mark.parametrize("arguments", [("optimizer.lr=1",), ("-m", "optimizer.lr=1,2")])
+def test_o19_a_results_folder_that_cannot_be_is_refused_first(
+    harness: Cli, tmp_path: Path, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert harness(*arguments, "results_dir=file/results") == 2
+    err = capsys.readouterr().err
+    assert str(tmp_path / "file") in err
+    assert "Traceback" not in err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.errors import HarnessError
+
+    # the tests may run as root, whom no mode stops
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(HarnessError, match="cannot be written"):
+        sweep.check_writable(tmp_path / "results")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
+    names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
+    slugs = {resolve.slug(n) for n in names}
+    assert len(slugs) == 3
+    assert all(len(s.encode()) <= 255 for s in slugs)
+
+
+def test_the_sweep_is_free_of_torch(tmp_path: Path) -> None:
+    code = "import harness.sweep, harness.commands.run, sys; assert not {'torch', 'hydra'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_a_damaged_record_refuses_the_sweep_and_names_the_mend(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("optimizer.lr=1") == 0
+    path = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0" / "record.json"
+    path.write_text("{")
+    assert harness("optimizer.lr=1") == 2
+    assert "harness rm" in capsys.readouterr().err
+
+
+def test_live_lines_show_cells_and_print_failures(tmp_path: Path) -> None:
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    display = LiveDisplay(Counts(expect=2, earlier=3, slots=2), console)
+    cell = make_cell(tmp_path, "a")
+    display.started(cell, Slot("0", 1))
+    display.event(cell, {"phase": "train", "done": 3, "total": 10, "epoch": 1, "epochs": 2, "score": 0.5})
+    display.tick()
+    record = Record(status="failed", task="t", encoder="e", strategy="s", cell="a", seed=0, reason="boom [x]")
+    display.finished(cell, record)
+    display.close()
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "train  epoch 1/2  3/10  dev 0.5000" in shown
+    assert "boom [x]" in shown
+    assert "3 done, 1 failed, 0 skipped, 1 left" in shown
+
+
+def test_times_and_events_as_text() -> None:
+    assert [duration(s) for s in (4.21, 185, 7385)] == ["4.2 s", "3:05", "2:03:05"]
+    assert event_text({"phase": "read", "message": "file"}) == "read  file"
