@@ -118,7 +118,7 @@ class Units:
 
 
 def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
-    """Stack arrays, filled up with ``value`` to ``width`` on their first axis and to the widest on the others:
+    """Stack arrays, filled up with ``value`` to ``width`` on the first axis and the widest on the others:
     (B, width, ...)."""
     inner = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
     out = np.full((len(arrays), width, *inner), value, dtype=arrays[0].dtype)

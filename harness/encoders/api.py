@@ -74,7 +74,7 @@ def encoder_config(name: str, *, config_dir: str | os.PathLike[str] | None = Non
     search = [f"hydra.searchpath=['file://{folders[-1]}']"] if config_dir is not None else []
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):
-            composed = compose(f"encoder/{name}", overrides=search)
+            composed = compose(None, overrides=[f"+encoder={name}", *search])
         data = OmegaConf.to_container(composed.encoder, resolve=True)
     except (HydraException, OmegaConfBaseException) as e:
         raise HarnessError(f"encoder {name}: {e}") from e

@@ -16,7 +16,7 @@ def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
     Raises:
         HarnessError: no members, or a member's files cannot be had.
     """
-    out = {}
+    out: dict[str, Path] = {}
     for name, member in the_members(config.get("members")).items():
         find = member.get("_files_")
         found = locate(find)(member, cache_dir) if find else {}

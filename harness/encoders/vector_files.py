@@ -145,6 +145,8 @@ def _with_header(path: Path, head: bytes, header: re.Match[bytes], *, whole: boo
 
 
 def _walks_as_binary(body: bytes, *, count: int, dim: int, whole: bool) -> bool:
+    if b"\0" in body:  # in floats, never in text; what is cut short is then said of the right format
+        return True
     at = 0
     for _ in range(min(count, 20)):
         blank = body.find(b" ", at, at + _LONGEST_WORD)

@@ -1,0 +1,141 @@
+"""Encoders by name, and sentences to vectors."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harness
+from harness.encoders.api import encoder_config
+from harness.encoders.base import Encoder
+from harness.encoders.download import fetch, single_file
+from harness.errors import HarnessError
+from harness.paths import conf_dir
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    path = tmp_path / "v.txt"
+    path.write_text("the 1 1\ncat 2 0\nsat 0 3\n")
+    return path
+
+
+def load(vectors: Path, **options: object) -> Encoder:
+    return harness.load_encoder("static", vectors, cache_dir=vectors.parent / "cache", **options)
+
+
+def test_the_package_root_is_light_and_knows_its_version() -> None:
+    code = "import sys, harness; harness.__version__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_unknown_attribute_of_the_package() -> None:
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = harness.no_such  # type: ignore[attr-defined]
+
+
+def test_encode_gives_one_array_a_sentence_in_order(vectors: Path) -> None:
+    enc = load(vectors)
+    assert not enc.training
+    out = enc.encode(["The cat sat", "", ["sat"], "cat cat cat cat"], batch_size=2)
+    assert [a.shape for a in out] == [(3, 2), (0, 2), (1, 2), (4, 2)]
+    assert all(a.dtype == np.float32 for a in out)
+    assert out[0].tolist() == [[1, 1], [2, 0], [0, 3]]
+    assert out[2].tolist() == [[0, 3]]
+    assert enc.encode([]) == []
+
+
+def test_encode_all_layers_and_modes(vectors: Path) -> None:
+    enc = load(vectors).train()
+    (out,) = enc.encode(["the cat"], layers="all")
+    assert out.shape == (1, 2, 2)
+    assert enc.training
+    with pytest.raises(HarnessError, match="did you mean all"):
+        enc.encode(["x"], layers="al")
+
+
+@pytest.mark.parametrize("bad", ["the cat", [["the", ""]], [["the", 3]]])
+def test_encode_refuses_what_is_no_list_of_sentences(vectors: Path, bad: object) -> None:
+    with pytest.raises(HarnessError):
+        load(vectors).encode(bad)  # type: ignore[arg-type]
+
+
+def test_names_options_and_files_are_checked(vectors: Path, tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="did you mean static"):
+        harness.load_encoder("statics")
+    with pytest.raises(HarnessError, match="did you mean lower_fallback"):
+        load(vectors, lower_falback=True)
+    with pytest.raises(HarnessError, match=r"did you mean v\.txt"):
+        harness.load_encoder("static", tmp_path / "v.text", cache_dir=tmp_path)
+    with pytest.raises(HarnessError, match=r"code\.google\.com.*encoder\.path=FILE"):
+        harness.load_encoder("word2vec_googlenews", cache_dir=tmp_path)
+
+
+def test_a_yaml_of_three_lines(vectors: Path, tmp_path: Path) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "mine.yaml").write_text(f"defaults: [static]\nname: mine\npath: {vectors}\n")
+    config = encoder_config("mine", config_dir=tmp_path)
+    assert config["name"] == "mine"
+    assert config["recipe"]["frozen"]["lr"] == 1e-3
+    enc = harness.load_encoder("mine", config_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert enc.name == "mine"
+    assert enc.encode(["cat"])[0].tolist() == [[2, 0]]
+
+
+@pytest.mark.parametrize(
+    "name", ["static", "glove_6b_100d", "glove_6b_300d", "glove_840b", "word2vec_googlenews"]
+)
+def test_named_configurations_are_whole(name: str) -> None:
+    assert (conf_dir() / "encoder" / f"{name}.yaml").is_file()
+    config = encoder_config(name)
+    assert config["name"] == name
+    assert config["table"] is True
+    assert config["result_version"] == 1
+    assert set(config["about"]) >= {"family", "unit", "objective", "size", "source"}
+    assert set(config["recipe"]) == {"scratch", "frozen", "embedding_init", "slow_embedding", "full"}
+    assert all(r["source"] for r in config["recipe"].values())
+
+
+def test_offline_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"name": "x", "url": "http://127.0.0.1:9/v.zip", "about": {"size": "1 GB"}}
+    with pytest.raises(
+        HarnessError, match=r"127\.0\.0\.1:9/v\.zip \(1 GB\) cannot be fetched.*encoder\.path=FILE"
+    ):
+        single_file(config, tmp_path)
+    monkeypatch.setenv("HARNESS_OFFLINE", "1")
+    with pytest.raises(HarnessError, match="HARNESS_OFFLINE"):
+        single_file(config, tmp_path)
+    assert not list((tmp_path / "downloads").glob(".tmp-*"))
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_a_download_says_size_and_place_and_happens_once(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = functools.partial(_Quiet, directory=str(vectors.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/v.txt"
+            found = fetch(url, tmp_path / "downloads")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert found.read_bytes() == vectors.read_bytes()
+    assert f"to {found}" in capsys.readouterr().err
+    assert fetch(url, tmp_path / "downloads") == found
