@@ -43,7 +43,7 @@ def put(results: Path, cell: str, *, seed: int = 0, status: str = "complete", re
 def test_help_is_quick_and_light(tmp_path: Path) -> None:
     begun = time.monotonic()
     shown = run("--help", cwd=tmp_path)
-    # measured 0.06 s; the rest is room for a busy machine
+    # measured 0.18 s on two busy cores; the rest is room for busier ones
     assert time.monotonic() - begun < 1.5
     assert shown.returncode == 0
     assert "leaderboard" in shown.stdout

@@ -226,7 +226,7 @@ def test_the_price_of_a_process_is_small(tmp_path: Path) -> None:
     cells = [make_cell(tmp_path, f"c{n}") for n in range(10)]
     begun = time.monotonic()
     run_pool(cells, n=1)
-    # measured 0.03 s; the bound leaves room for a busy machine
+    # measured 0.1 s, 0.2 s with torch preloaded, two busy cores; the rest is room for busier ones
     assert (time.monotonic() - begun) / len(cells) < 0.4
 
 
