@@ -169,7 +169,7 @@ def test_parity_of_pairs(encoders, checkpoints, kind):
 
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_pairs_of_a_causal_model_use_three_new_units(encoders, kind):
-    """Start, delimiter and extract start as the table's mean; the states are those of a run on their vectors."""
+    """Start, delimiter and extract start as the table's mean; the states are those of their vectors."""
     encoder = encoders[kind]
     table = encoder.model.get_input_embeddings().weight
     assert close(encoder.added, table.mean(0).expand(3, -1), 1e-6)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from harness.data.text import Text
 from harness.data.units import UnitRow
 from harness.encoders.base import Windowing
-from harness.encoders.hf_tokenizer import HFTokenizer, Template, read_template
+from harness.encoders.hf_tokenizer import HFTokenizer
+from harness.encoders.template import Template, read_template
 from harness.errors import HarnessError
 from tests.tiny_transformers import TEXT, byte_level, unigram, wordpiece
 
@@ -77,7 +78,8 @@ def check_row(row: UnitRow, texts: list[Text]) -> None:
             assert row.segment[unit] == len(texts) - 1
             lo, hi = texts[-1].spans[word]
             assert row.word_ids[unit] <= word
-            assert row.offsets[unit, 0] < hi and row.offsets[unit, 1] > lo
+            assert row.offsets[unit, 0] < hi
+            assert row.offsets[unit, 1] > lo
 
 
 def check_owned_once(tokenizer: HFTokenizer, rows: list[UnitRow], text: Text) -> None:

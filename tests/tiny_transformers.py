@@ -76,7 +76,8 @@ SMALL = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "i
 POSITIONS = 128
 SPECIAL: dict[str, dict[str, Any]] = {
     "bert": {**SMALL, "max_position_embeddings": POSITIONS},
-    "distilbert": {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32, "max_position_embeddings": POSITIONS},
+    "distilbert": {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32,
+                   "max_position_embeddings": POSITIONS},
     "roberta": {
         **SMALL, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "pad_token_id": 1,
         "bos_token_id": 0, "eos_token_id": 2,
@@ -84,7 +85,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "albert": {**SMALL, "embedding_size": 8, "max_position_embeddings": POSITIONS},
     "electra": {**SMALL, "embedding_size": 8, "max_position_embeddings": POSITIONS},
     "deberta-v2": {
-        **SMALL, "max_position_embeddings": POSITIONS, "relative_attention": True, "norm_rel_ebd": "layer_norm",
+        **SMALL, "max_position_embeddings": POSITIONS, "relative_attention": True,
+        "norm_rel_ebd": "layer_norm",
         "pos_att_type": ["p2c", "c2p"], "conv_kernel_size": 3,
     },
     "gpt2": {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": POSITIONS},
@@ -144,5 +146,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     names = {"pad_token": ("[PAD]", "<pad>"), "unk_token": ("[UNK]", "<unk>", "<|endoftext|>")}
     config: dict[str, Any] = {"model_max_length": 10**30}
     for role, options in names.items():
-        config |= {role: o for o in options[:1] if o in known} or {role: o for o in options if o in known}
+        found = [o for o in options if o in known]
+        if found:
+            config[role] = found[0]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))

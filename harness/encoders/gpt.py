@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.encoders.checkpoint import load_transformer
-from harness.encoders.hf_tokenizer import Template
+from harness.encoders.template import Template
 from harness.encoders.transformer import TransformerEncoder
 from harness.errors import HarnessError, did_you_mean
 

