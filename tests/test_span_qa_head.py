@@ -246,6 +246,22 @@ def test_b20_a_word_counts_only_in_the_window_that_owns_it() -> None:
     assert (got.value, got.scores[0]) == ("grows very", 10.0)
 
 
+def test_b20_a_span_that_its_owner_cuts_off_counts_where_it_is_whole() -> None:
+    t = task()
+    e = example(
+        CONTEXT, "grows very slowly"
+    )  # its first word is owned by the first window, which ends at "very"
+    rows = windows(e, joint=False)
+    batch = as_batch(t, [(e, rows)], joint=False)
+    start = [[0.0] * 4, [9.0, 0.0, 0.0, 0.0], [0.0] * 4]
+    end = [[0.0] * 4, [8.0, 0.0, 5.0, 0.0], [0.0] * 4]
+    (got,) = t.head(spec("separate")).decode(outputs_of(start, end), batch)
+    assert (got.value, got.scores[0]) == (
+        "grows very slowly",
+        14.0,
+    )  # "grows" alone, 17, belongs to its owner
+
+
 def test_b20_a_last_batch_of_one_keeps_its_axis() -> None:
     t = task()
     head = t.head(spec("separate"))
@@ -296,7 +312,7 @@ def test_null_of_an_example_is_its_lowest_over_the_windows() -> None:
 def test_a_context_without_a_usable_unit_is_answered_with_nothing() -> None:
     e = example("oak", "oak")
     row = make_row(e.texts[1], range(1))
-    row.word_units[:] = -1
+    row.word_units[:] = row.word_ids[:] = -1
     batch = as_batch(task(), [(e, [row])], joint=False)
     (got,) = task().head(spec("separate")).decode(outputs_of([[1.0]], [[1.0]]), batch)
     assert (got.value, got.scores, got.extra["nbest"]) == ("", (), [])

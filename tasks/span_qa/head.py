@@ -90,7 +90,7 @@ class SpanHead(nn.Module):
 
     def decode(self, outputs: dict[str, Tensor], batch: Batch) -> list[Prediction]:
         """The best span of each example over its windows, or "" where null wins."""
-        candidates = self._candidates(outputs, batch.units[-1])
+        candidates = self._candidates(outputs, batch)
         nulls = outputs["null"].sum(1).tolist()
         return [
             self._prediction(
@@ -117,26 +117,31 @@ class SpanHead(nn.Module):
             )
         return scores[torch.arange(len(units), device=scores.device), special.int().argmax(1)]
 
-    def _candidates(self, outputs: dict[str, Tensor], units: Units) -> list[list[Span]]:
-        """The best spans of each row, at most :data:`_KEEP`, all starting at a word this row owns."""
+    def _candidates(self, outputs: dict[str, Tensor], batch: Batch) -> list[list[Span]]:
+        """The best spans of each row, at most :data:`_KEEP`.
+
+        A span counts in the window that owns its first word, where that word has most context. Only a span
+        which that window cuts off counts where it is whole.
+        """
+        units = batch.units[-1]
         word = self._context(units) & (units.word_ids >= 0)
-        # a question's words may outnumber the context's; they are masked, but must be valid indices
-        index = units.word_ids.clamp(min=0, max=units.word_units.shape[1] - 1)
-        owned = word & (units.word_units.gather(1, index) >= 0)
-        start = outputs["start"].masked_fill(~owned, _NONE)
-        end = outputs["end"].masked_fill(~word, _NONE)
+        start, end = (outputs[side].masked_fill(~word, _NONE) for side in ("start", "end"))
         rows, width = start.shape
-        reach = min(self.max_answer_units, width)
-        ends = functional.pad(end, (0, reach - 1), value=_NONE).unfold(1, reach, 1)  # (B, S, reach): e_{i+d}
-        flat = (start[:, :, None] + ends).reshape(rows, width * reach)
-        score, at = flat.topk(min(_KEEP, flat.shape[1]), dim=1)
-        first = at // reach
-        last = first + at % reach
-        chars_start = units.offsets[..., 0].gather(1, first)
-        chars_end = units.offsets[..., 1].gather(1, last.clamp(max=width - 1))
+        longest = min(self.max_answer_units, width)
+
+        def ahead(values: Tensor, fill: float) -> Tensor:  # [b, i, d] = values[b, i + d]
+            return functional.pad(values, (0, longest - 1), value=fill).unfold(1, longest, 1)
+
+        owned, sight = _ownership(batch, word)
+        counts = owned[:, :, None] | (ahead(units.offsets[..., 1], 0) > sight[:, :, None])
+        scores = (start[:, :, None] + ahead(end, _NONE)).masked_fill(~counts, _NONE)
+        score, at = scores.reshape(rows, width * longest).topk(min(_KEEP, width * longest), dim=1)
+        first = at // longest
+        last = (first + at % longest).clamp(max=width - 1)
+        chars = (units.offsets[..., 0].gather(1, first), units.offsets[..., 1].gather(1, last), score)
         return [
             [Span(a, b, s) for a, b, s in zip(*columns, strict=True) if s != _NONE and a < b]
-            for columns in zip(chars_start.tolist(), chars_end.tolist(), score.tolist(), strict=True)
+            for columns in zip(*(c.tolist() for c in chars), strict=True)
         ]
 
     def _prediction(self, example: Example, spans: Sequence[Span], *, null: float) -> Prediction:
@@ -151,6 +156,28 @@ class SpanHead(nn.Module):
             value = context[spans[0].start : spans[0].end]
             extra |= {"start": spans[0].start, "end": spans[0].end}
         return Prediction(value=value, scores=tuple(s.score for s in spans), extra=extra)
+
+
+def _ownership(batch: Batch, word: Tensor) -> tuple[Tensor, Tensor]:
+    """Who owns the words that units stand for.
+
+    Args:
+        batch: whole examples.
+        word: (B, S) Bool, the units of the context that stand for a word.
+
+    Returns:
+        (B, S) Bool: this row owns the unit's word; and (B, S) Long: the last character that the row which
+        owns it sees.
+    """
+    units = batch.units[-1]
+    owns = units.word_units >= 0  # (B, W)
+    last = (units.offsets[..., 1] * word).amax(1)
+    sight = owns.new_zeros((len(batch), owns.shape[1]), dtype=torch.long)
+    index = batch.row_example[:, None].expand_as(owns)
+    sight.scatter_reduce_(0, index, owns * last[:, None], reduce="amax")
+    # a question's words may outnumber the context's; they are masked, but must be valid indices
+    at = units.word_ids.clamp(min=0, max=owns.shape[1] - 1)
+    return word & owns.gather(1, at), sight[batch.row_example].gather(1, at)
 
 
 def best_spans(spans: Sequence[Span], *, most: int = N_BEST) -> list[Span]:

@@ -1,0 +1,55 @@
+"""Targets and decoding through the bundled encoders' own tokenizers: what is trained on can be predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.data.loading import collate, make_items
+from harness.data.sequences import Sequences
+from harness.encoders.api import load_encoder
+from harness.encoders.base import Windowing
+from harness.task import HeadInput
+from tasks.span_qa.head import SpanHead
+from tasks.span_qa.task import SpanQA
+
+torch.set_num_threads(1)
+DEMO = Path(__file__).parent.parent / "tasks" / "mini" / "qa"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "joint", "max_units"),
+    [("demo_static", False, None), ("demo_static", False, 16), ("demo_bert", False, 24),
+     ("demo_bert", True, 64), ("demo_bert", True, 32), ("demo_gpt", True, 40)],
+)  # fmt: skip
+def test_scores_that_peak_at_the_targets_give_the_answers(
+    encoder: str, joint: bool, max_units: int | None
+) -> None:
+    task = SpanQA("demo_qa", train=str(DEMO / "train.json"), test=str(DEMO / "test.json"), dev="none")
+    examples = task.splits().test
+    tokenizer = load_encoder(encoder).tokenizer
+    sequences = Sequences.of(examples, joint=joint)
+    windows = sequences.tokenize(
+        tokenizer, Windowing(max_units=max_units, overlap=8, max_first=task.max_first)
+    )
+    items = make_items(examples, sequences, windows, task=task)
+    assert max_units is None or max(len(item.rows) for item in items) > 1 or max_units == 64
+    head = SpanHead(HeadInput(4, "max", False, "joint" if joint else "separate", 0.0), unanswerable=False)
+    batch = collate(items, range(len(items)), dict(tokenizer.pad))
+    context = head._context(batch.units[-1])
+    rows = torch.arange(len(context))
+    outputs = {"null": torch.zeros(len(context), 2)}
+    for side in ("start", "end"):
+        target = batch.targets[side]
+        held = target >= 0
+        assert context[rows[held], target[held]].all()
+        scores = torch.zeros(context.shape)
+        scores[rows[held], target[held]] = 10.0
+        outputs[side] = scores.masked_fill(~context, float("-inf"))
+    predictions = dict(zip([e.id for e in examples], head.decode(outputs, batch), strict=True))
+    assert {k: p.value for k, p in predictions.items()} == {
+        e.id: e.gold["answers"][0]["text"] for e in examples
+    }
+    assert task.score(predictions, examples) == {"exact_match": 1.0, "f1": 1.0}
