@@ -151,6 +151,35 @@ def test_vocabulary_without_tokenizer_json(made, folder):
     assert torch.equal(states(load(folder)), states(load(made / "bert")))
 
 
+def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
+    """The first GPT's files: byte pairs of lower-cased words, ``</w>`` at a word's end."""
+    folder = make_checkpoint(tmp_path / "gpt", "openai-gpt")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    pieces = [
+        "<unk>",
+        *"abcdefghijklmnopqrstuvwxyz.,",
+        *(f"{c}</w>" for c in "abcdefghijklmnopqrstuvwxyz.,"),
+        "an",
+    ]
+    (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate([*pieces, "ana</w>"])}))
+    (folder / "merges.txt").write_text("#version: 0.2\na n\nan a</w>\n")
+    encoder = load(folder, gpt)
+    (row,) = encoder.tokenizer.rows([Text.from_string("Ana ran.")], Windowing(overlap=8))[0]
+    shown = [encoder.tokenizer.backend.id_to_token(i) for i in row.inputs["input_ids"]]
+    assert shown == ["ana</w>", "r", "a", "n</w>", ".</w>"]
+    assert row.word_ids.tolist() == [0, 1, 1, 1, 2]
+    assert row.offsets.tolist() == [[0, 3], [4, 5], [5, 6], [6, 7], [7, 8]]
+
+
+def test_tokenizers_travel_to_workers(made):
+    tokenizer = load(made / "bert").tokenizer
+    texts = [Text.from_string(TEXT)]
+    there = pickle.loads(pickle.dumps(tokenizer)).rows(texts, Windowing(overlap=8))[0][0]
+    here = tokenizer.rows(texts, Windowing(overlap=8))[0][0]
+    assert there.inputs["input_ids"].tolist() == here.inputs["input_ids"].tolist()
+
+
 def test_lower_casing_of_an_old_checkpoint_is_its_own(folder):
     """An uncased vocabulary lower-cases unless tokenizer_config.json says otherwise."""
     (folder / "tokenizer.json").unlink()
@@ -288,12 +317,10 @@ def test_cached_hub_model_needs_no_network(tmp_path, made):
     assert "config.json" in said
 
 
-FAMILIES = {
-    "bert": ("bert_tiny", "bert_base_uncased", "bert_base_cased", "bert_base_multilingual", "distilbert")
-    + ("roberta_base", "albert_base", "electra_small", "klue_bert"),
-    "gpt": ("openai_gpt", "gpt2", "distilgpt2", "kogpt2"),
-}
-NAMED = [*FAMILIES, *FAMILIES["bert"], *FAMILIES["gpt"]]
+BERTS = ("bert_tiny", "bert_base_uncased", "bert_base_cased", "bert_base_multilingual", "distilbert")
+OTHERS = ("roberta_base", "albert_base", "electra_small", "klue_bert")
+GPTS = ("openai_gpt", "gpt2", "distilgpt2", "kogpt2")
+NAMED = ["bert", "gpt", *BERTS, *OTHERS, *GPTS]
 RECIPE = {"lr", "epochs", "batch_size", "schedule", "warmup", "weight_decay", "dropout", "patience", "body"}
 
 

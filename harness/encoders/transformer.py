@@ -11,7 +11,6 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -213,11 +212,6 @@ class Structure:
         """Parameters of a module that never runs as one: only their name tells."""
         path = name.rpartition(".")[0]
         return path not in self.after and "emb" in name
-
-    @cached_property
-    def shared(self) -> bool:
-        """Whether several layers share one set of weights."""
-        return self.distinct < self.n_layers
 
 
 def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
