@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import time
 from collections import deque
@@ -26,6 +25,7 @@ from harness.errors import HarnessError
 from harness.outcome import cause_of_death, failure, previous, store, utc_now
 from harness.record import RECORD, Record
 from harness.resolve import Cell
+from harness.server import kill_group, start_server
 from harness.slots import Slot
 
 LOCK = ".lock"
@@ -33,11 +33,6 @@ PRELOAD = ("harness.preload",)
 TICK_SECONDS = 0.1
 LOCKED_SECONDS = 1.0
 EXIT_SECONDS = 30.0
-SERVER_ENVIRONMENT = {
-    "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
-    "PYTHONHASHSEED": "0",  # the order of sets is the same in every sweep
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for devices must not initialise CUDA before the fork
-}
 
 
 class Display(Protocol):
@@ -118,12 +113,12 @@ class Pool:
 
     def warm_up(self) -> None:
         """Start the server now: it imports while the driver does other things."""
-        _start_server(self.preload)
+        start_server(self.preload)
 
     def _fill(self, ready: deque[Cell], locked: deque[tuple[float, Cell]]) -> None:
         busy = [id(c.slot) for c in self._children]
         for slot in (s for s in self.slots if id(s) not in busy):
-            while ready or (locked and locked[0][0] <= time.monotonic()):
+            while not self.stopping and (ready or (locked and locked[0][0] <= time.monotonic())):
                 cell = ready.popleft() if ready else locked.popleft()[1]
                 lock = self._lock(cell)
                 if lock is None:
@@ -169,7 +164,7 @@ class Pool:
     def _fork(self, job: Job) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("forkserver")
         for last in (False, True):
-            _start_server(self.preload)
+            start_server(self.preload)
             ours, theirs = context.Pipe(duplex=True)
             process = context.Process(target=child_main, args=(theirs, job), daemon=False)
             try:
@@ -213,12 +208,15 @@ class Pool:
             child.pipe.close()
 
     def _reap(self) -> None:
+        if self.interrupts > 1:
+            # one that was being started when the signal came
+            self._cancel()
         for child in list(self._children):
             if child.process.exitcode is None:
                 if child.deadline is not None and time.monotonic() > child.deadline:
                     child.timed_out = not child.done
                     child.deadline = None
-                    _kill_group(child.process)
+                    kill_group(child.process)
                 continue
             self._receive(child)
             self._children.remove(child)
@@ -226,7 +224,7 @@ class Pool:
 
     def _bury(self, child: _Child) -> None:
         """The child is gone: its workers too, its record written if it could not, its folder free."""
-        _kill_group(child.process)
+        kill_group(child.process)
         child.pipe.close()
         try:
             record = previous(child.cell)
@@ -278,46 +276,16 @@ class Pool:
         if self.interrupts == 1:
             self.display.note("stopping after the running cells; Ctrl-C again stops them now")
             return
+        self._cancel()
+
+    def _cancel(self) -> None:
         for child in self._children:
             child.cancelled = True
-            _kill_group(child.process)
+            kill_group(child.process)
 
     def _kill_all(self) -> None:
         for child in self._children:
-            _kill_group(child.process)
+            kill_group(child.process)
             child.process.join()
             child.lock.release()
         self._children.clear()
-
-
-def _start_server(preload: Sequence[str]) -> None:
-    from multiprocessing import forkserver
-
-    forkserver.set_forkserver_preload(list(preload))
-    saved = {k: os.environ.get(k) for k in SERVER_ENVIRONMENT}
-    try:
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:
-        handler = None
-    try:
-        # a Ctrl-C while the server imports must not end it: it inherits that SIGINT is ignored
-        os.environ.update(SERVER_ENVIRONMENT)
-        forkserver.ensure_running()
-    finally:
-        for name, value in saved.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
-
-
-def _kill_group(process: Any) -> None:
-    """The child and its data workers; the child alone when it has not made its group yet."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-        return
-    if process.exitcode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)

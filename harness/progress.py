@@ -21,6 +21,7 @@ from harness.resolve import Cell
 from harness.slots import Slot
 
 REFRESH_SECONDS = 0.2
+WIDE = 130  # columns of a terminal that has room for bars
 
 
 @dataclass(slots=True)
@@ -112,12 +113,14 @@ class LiveDisplay(PlainDisplay):
 
     def __init__(self, counts: Counts, console: Console | None = None) -> None:
         super().__init__(counts)
+        console = console or Console(stderr=True)
+        bar = [BarColumn(bar_width=20)] if console.width >= WIDE else []
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
+            *bar,
             TextColumn("{task.fields[now]}", markup=False),
             _Tail(),
-            console=console or Console(stderr=True),
+            console=console,
             auto_refresh=False,
             transient=True,
         )

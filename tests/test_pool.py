@@ -184,6 +184,24 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Pool(slots=[Slot(None, 1)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",))
+    fork = pool._fork
+
+    def interrupted(self: Pool, job: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return fork(job)
+
+    monkeypatch.setattr(Pool, "_fork", interrupted)
+    begun = time.monotonic()
+    assert pool.run([make_cell(tmp_path, "a", act="sleep:30"), make_cell(tmp_path, "b")]) == {}
+    assert pool.interrupts == 2
+    assert time.monotonic() - begun < 10
+
+
 def test_killing_the_driver_ends_its_cells_and_their_workers(tmp_path: Path) -> None:
     script = f"""
     import sys

@@ -1,0 +1,48 @@
+"""The warm server of :mod:`multiprocessing`: how it is started, and how what it forked is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from multiprocessing import forkserver
+from typing import Any
+
+SERVER_ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
+    "PYTHONHASHSEED": "0",  # the order of sets is the same in every sweep
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for devices must not initialise CUDA before the fork
+}
+
+
+def start_server(preload: Sequence[str]) -> None:
+    """Start the server that children are forked from, unless it runs; it imports ``preload`` on its own time."""
+    forkserver.set_forkserver_preload(list(preload))
+    saved = {k: os.environ.get(k) for k in SERVER_ENVIRONMENT}
+    try:
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        handler = None
+    try:
+        # a Ctrl-C while the server imports must not end it: it inherits that SIGINT is ignored
+        os.environ.update(SERVER_ENVIRONMENT)
+        forkserver.ensure_running()
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+def kill_group(process: Any) -> None:
+    """The child and its data workers; the child alone when it has not made its group yet."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+        return
+    if process.exitcode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
