@@ -111,10 +111,6 @@ class Pool:
             self._kill_all()
         return dict(self._records)
 
-    def warm_up(self) -> None:
-        """Start the server now: it imports while the driver does other things."""
-        start_server(self.preload)
-
     def _fill(self, ready: deque[Cell], locked: deque[tuple[float, Cell]]) -> None:
         busy = [id(c.slot) for c in self._children]
         for slot in (s for s in self.slots if id(s) not in busy):

@@ -17,7 +17,7 @@ SERVER_ENVIRONMENT = {
 
 
 def start_server(preload: Sequence[str]) -> None:
-    """Start the server that children are forked from, unless it runs; it imports ``preload`` on its own time."""
+    """Start the server that children are forked from, unless it runs; it imports ``preload`` meanwhile."""
     forkserver.set_forkserver_preload(list(preload))
     saved = {k: os.environ.get(k) for k in SERVER_ENVIRONMENT}
     try:
