@@ -10,7 +10,7 @@ from harness.data.units import Encoded, Units
 
 
 class BiLSTM(Body):
-    """h = BiLSTM(dropout(x)), dropout(h); one set of weights for both texts of a pair.
+    """h = BiLSTM(dropout(x)); one set of weights for both texts of a pair. The head drops out of h.
 
     Special units are read like any other; pooling is [mean; max] over the units that are text.
 
@@ -18,13 +18,13 @@ class BiLSTM(Body):
         input_size: width of the encoder's states.
         hidden: width of each direction.
         layers: LSTM layers.
-        dropout: of input and output.
+        dropout: of the input, and between layers.
     """
 
     pooling = "meanmax"
 
     def __init__(
-        self, input_size: int, *, hidden: int = 200, layers: int = 1, dropout: float = 0.5
+        self, input_size: int, *, hidden: int = 200, layers: int = 1, dropout: float = 0.3
     ) -> None:
         super().__init__()
         self.rnn = MaskedLSTM(input_size, hidden=hidden, layers=layers, dropout=dropout)
@@ -33,6 +33,6 @@ class BiLSTM(Body):
 
     def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
         return tuple(
-            Encoded(self.dropout(self.rnn(self.dropout(e.states), u.mask)))
+            Encoded(self.rnn(self.dropout(e.states), u.mask))
             for e, u in zip(encoded, units, strict=True)
         )

@@ -1,0 +1,29 @@
+"""Composing and preparing cells in tests, as the command line does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from harness.paths import conf_dir
+from harness.resolve import Cell, prepare
+from harness.resolvers import register
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    """The configuration these overrides give, as plain data."""
+    register()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        config = compose("config", overrides=["hydra/launcher=basic", *overrides])
+    data = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(data, dict)
+    return {str(k): v for k, v in data.items()}
+
+
+def make_cell(folder: Path, *overrides: str) -> Cell:
+    """A prepared cell whose results and caches lie in ``folder``."""
+    places = [f"results_dir={folder / 'results'}", f"cache_dir={folder / 'cache'}"]
+    return prepare(composed(*overrides, *places), overrides=overrides)
