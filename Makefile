@@ -1,0 +1,56 @@
+# Everything here works on a fresh machine with Python 3.11 or newer: each target first makes .venv and installs the
+# project into it when pyproject.toml has changed since.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+# one thread a process, so that results repeat and two cores are not fought over
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help setup demo test test-long lint typecheck format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       three tiny encoders x five strategies x three made-up tasks, then the leaderboard"
+	@echo "make test       lint, types and tests (ARGS='tests/test_leaderboard.py -k md' runs a part of the tests)"
+	@echo "make test-long  the tests marked long: kills, soaks, claims"
+	@echo "make lint | typecheck | format | bench | setup | clean"
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+setup: $(STAMP)
+
+demo: $(STAMP)
+	@$(VENV)/bin/harness -m experiment=demo $(ARGS); code=$$?; \
+	  $(VENV)/bin/harness leaderboard results/demo && \
+	  echo && echo "Records, predictions and logs: results/demo. Again: harness leaderboard results/demo" && exit $$code
+
+test: lint typecheck
+	$(PY) -m pytest $(ARGS)
+
+test-long: $(STAMP)
+	$(PY) -m pytest -m long $(ARGS)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+typecheck: $(STAMP)
+	$(PY) -m mypy
+
+format: $(STAMP)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(STAMP)
+	$(PY) -m benchmarks.bench $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results/demo
