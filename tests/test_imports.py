@@ -28,7 +28,7 @@ LIGHT = (
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything a file imports, inside functions too; relative names made absolute."""
+    """Line and dotted name of everything a file imports, inside functions too; relative ones absolute."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     package = parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
