@@ -10,7 +10,23 @@ import gc
 import importlib
 import warnings
 
-MODULES = ("torch", "pytorch_lightning", "transformers", "harness.child", "harness.cell")
+MODULES = (
+    "torch",
+    "pytorch_lightning",
+    "transformers",
+    "harness.child",
+    "harness.cell",
+    # what the first use of these would import in every child anew
+    "pyarrow.parquet",
+    "safetensors.torch",
+    "torch._dynamo",
+    "torch.optim",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.gpt2.modeling_gpt2",
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -5,6 +5,8 @@ Torch-free throughout: the driver of a sweep resolves hundreds of cells before a
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,6 +166,11 @@ def load_group(group: str, name: str) -> dict[str, Any]:
     Raises:
         HarnessError: there is no such option.
     """
+    return copy.deepcopy(_loaded(group, name))
+
+
+@functools.cache
+def _loaded(group: str, name: str) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     from harness.paths import conf_dir

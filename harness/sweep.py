@@ -204,7 +204,7 @@ def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> 
         slots=slots,
         display=shown,
         runner=RUNNER,
-        preload=PRELOAD,
+        preload=(*PRELOAD, *_modules_of(cells)),
         fail_fast=any(bool(cell.config.get("fail_fast")) for cell in cells),
     )
     try:
@@ -218,6 +218,13 @@ def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> 
     if pool.interrupts:
         raise KeyboardInterrupt
     return records
+
+
+def _modules_of(cells: Sequence[Cell]) -> list[str]:
+    """Modules that build the cells' parts: imported once by the server."""
+    parts = [cell.config.get(group) or {} for cell in cells for group in ("encoder", "task", "body")]
+    found = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
+    return sorted(found)
 
 
 def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
