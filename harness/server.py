@@ -13,7 +13,7 @@ SERVER_ENVIRONMENT = {
     "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
     "PYTHONHASHSEED": "0",  # the order of sets is the same in every sweep
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for devices must not initialise CUDA before the fork
-    # a thread that waits must not spin: where anything else wants the cores, spinning costs five times the work
+    # waiting threads must not spin: where anything else wants the cores that costs five times the work
     "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
 }
 

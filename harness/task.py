@@ -126,9 +126,7 @@ class Task(Protocol):
         """A fresh head; its weights come from torch's global generator."""
         ...
 
-    def score(
-        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
-    ) -> dict[str, float]:
+    def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """Scores in [0, 1] or the metric's own range by name.
 
         Raises:

@@ -27,7 +27,7 @@ def save_vectors(lines: Sequence[str], path: Path) -> None:
     from gensim.models import Word2Vec
 
     sentences = [[word.lower() for word in Text.from_string(line).words] for line in lines]
-    model = Word2Vec(sentences, vector_size=32, sg=1, window=5, min_count=2, epochs=20, seed=1, workers=1)
+    model = Word2Vec(sentences, vector_size=32, sg=1, window=10, min_count=2, epochs=60, seed=1, workers=1)
     rows = (f"{w} {' '.join(f'{x:.4f}' for x in model.wv[w])}\n" for w in model.wv.index_to_key)
     path.write_bytes(gzip.compress("".join(rows).encode(), mtime=0))
 
@@ -111,10 +111,10 @@ def _train(
     corrupt: Callable[[Tensor], tuple[Tensor, Tensor]],
     *,
     pad: int,
-    epochs: int = 30,
+    epochs: int = 60,
     batch_size: int = 64,
 ) -> float:
-    """AdamW over shuffled batches with a linear decay; the loss never looks at padding."""
+    """AdamW over batches of similar length with a linear decay; the loss never looks at padding."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     steps = epochs * -(-len(rows) // batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 100, 1 - step / steps))
@@ -122,13 +122,11 @@ def _train(
     losses: list[float] = []
     model.train()
     for _ in range(epochs):
-        shuffled = order.sample(rows, len(rows))
-        for at in range(0, len(rows), batch_size):
-            ids, mask = _padded(shuffled[at : at + batch_size], pad)
+        for batch in _batches(rows, batch_size, order):
+            ids, mask = _padded(batch, pad)
             inputs, labels = corrupt(ids)
-            loss = model(
-                input_ids=inputs, attention_mask=mask, labels=torch.where(mask.bool(), labels, NO_LOSS)
-            ).loss
+            labels = torch.where(mask.bool(), labels, NO_LOSS)
+            loss = model(input_ids=inputs, attention_mask=mask, labels=labels).loss
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -136,6 +134,13 @@ def _train(
             schedule.step()
             losses.append(float(loss.detach()))
     return sum(losses[-50:]) / len(losses[-50:])
+
+
+def _batches(rows: list[list[int]], size: int, order: random.Random) -> list[list[list[int]]]:
+    """All rows once, in batches of similar length, in random order."""
+    by_length = sorted(order.sample(rows, len(rows)), key=len)
+    batches = [by_length[at : at + size] for at in range(0, len(rows), size)]
+    return order.sample(batches, len(batches))
 
 
 def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
