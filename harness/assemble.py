@@ -21,7 +21,7 @@ from harness.features.store import Store
 from harness.fingerprint import data_fingerprint
 from harness.model import Training, TransferModel
 from harness.optim import Rates, total_steps
-from harness.resolve import NOT_IDENTITY, Cell
+from harness.resolve import NOT_IDENTITY, Cell, has_table
 from harness.strategies.base import Strategy
 from harness.task import HeadInput, Splits, Task
 
@@ -102,7 +102,7 @@ def assemble(cell: Cell, progress: Progress) -> Assembly:
 def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding:
     """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
     strategy = Strategy.from_config(cell.config["strategy"])
-    if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"].get("table"):
+    if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"]["table"]:
         features = cached_features(cell, task, sequences, progress)
         if features is not None:
             return features
@@ -207,6 +207,7 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
         "windows": [trainer["max_units"], trainer["overlap"], task.truncate, task.max_first],
         "precision": trainer["precision"],
         "version": VERSION,
+        "seed": cell.seed if has_table(encoder) else None,
     }
     return data_fingerprint(parts)[:32]
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import resource
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from omegaconf import OmegaConf
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.data.text import Example
+from harness.features.features import FeatureEncoder
 from harness.predictions import write_predictions
 from harness.provenance import git_state, host, versions
 from harness.record import Costs, Record, write_atomic, write_record
@@ -29,6 +31,7 @@ from harness.task import Prediction, Task
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 CHECKPOINT = "model.safetensors"
+UNKNOWN_SHARE = 0.1
 
 
 class EpochChoice(pl.Callback):
@@ -156,6 +159,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
         train_seconds=train_seconds,
         eval_seconds=eval_seconds,
         examples_per_second=len(splits.train) * epochs / max(train_seconds, 1e-9),
+        slots=int(os.environ.get("HARNESS_SLOTS", "1")),
         device=device_name(config["accelerator"]),
         host=host(),
     )
@@ -203,7 +207,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
     config, splits, encoding = cell.config, assembly.splits, assembly.encoding
     parts = list(assembly.model.parameters())
     live = sum(p.numel() for p in parts)
-    cached = encoding.parameters if "features" in type(encoding.encoder).__module__ else 0
+    cached = encoding.parameters if isinstance(encoding.encoder, FeatureEncoder) else 0
     return Record(
         status="complete",
         task=config["task"]["name"],
@@ -222,15 +226,22 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         parameters=live + cached,
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},
-        notes=[*splits.notes, *_layer_notes(assembly)],
+        notes=[*splits.notes, *encoding_notes(encoding.report)],
         versions=versions(),
         git=git_state(),
     )
 
 
-def _layer_notes(assembly: Assembly) -> list[str]:
-    cut = assembly.encoding.report.get("texts_cut", 0)
-    return [f"{int(cut)} texts were longer than the encoder takes and were cut"] if cut else []
+def encoding_notes(report: Mapping[str, float]) -> list[str]:
+    """What a reader must know of how the texts became units."""
+    notes = []
+    if cut := report.get("texts_cut", 0):
+        notes.append(f"{int(cut)} texts were longer than the encoder takes and were cut")
+    if (share := report.get("unknown_share", 0.0)) > UNKNOWN_SHARE:
+        notes.append(f"{share:.0%} of the units are unknown to the encoder: does it speak the language?")
+    if deleted := report.get("words_deleted", 0):
+        notes.append(f"{int(deleted)} words have no unit: the encoder's tokenizer deletes them")
+    return notes
 
 
 def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:

@@ -32,12 +32,14 @@ class Job:
         runner: ``module:function`` called as ``function(cell, progress)``.
         devices: CUDA_VISIBLE_DEVICES, None = as it is.
         threads: CPU threads.
+        slots: how many cells may run beside each other on this machine; the record says so.
     """
 
     cell: Cell
     runner: str
     devices: str | None
     threads: int
+    slots: int = 1
 
 
 class Reporter:
@@ -123,6 +125,7 @@ def _set_environment(job: Job) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = job.devices
     for name in THREAD_VARIABLES:
         os.environ[name] = str(job.threads)
+    os.environ["HARNESS_SLOTS"] = str(job.slots)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(job.threads)
 

@@ -144,7 +144,13 @@ class Pool:
         (cell.folder / RECORD).unlink(missing_ok=True)
         limit = cell.config.get("timeout")
         threads = (cell.config.get("trainer") or {}).get("threads") or slot.threads
-        job = Job(cell=cell, runner=self.runner, devices=slot.devices, threads=int(threads))
+        job = Job(
+            cell=cell,
+            runner=self.runner,
+            devices=slot.devices,
+            threads=int(threads),
+            slots=len(self.slots),
+        )
         try:
             process, pipe = self._fork(job)
         except BaseException:

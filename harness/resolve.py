@@ -130,7 +130,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     if out["schedule"]["name"] == "auto":
         out["schedule"]["name"] = recipe.get("schedule", FALLBACK["schedule"])
     out = typed(out)
-    features = strategy.features or bool(out["encoder"].get("table"))
+    out["encoder"]["table"] = is_table(out["encoder"])
+    features = strategy.features or out["encoder"]["table"]
     out["body"] = _body(out["body"], recipe, features=features, task=out["task"])
     if out["encoder"].get("pairs", "auto") in (None, "auto"):
         joint = bool(out["encoder"].get("joint")) and not features
@@ -138,6 +139,18 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     if out["encoder"].get("layers") is None:
         out["encoder"]["layers"] = "top"
     return out
+
+
+def is_table(encoder: Mapping[str, Any]) -> bool:
+    """Whether an encoder is nothing but an embedding table, or joins nothing but such."""
+    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
+    return bool(encoder.get("table")) or (bool(members) and all(is_table(m) for m in members))
+
+
+def has_table(encoder: Mapping[str, Any]) -> bool:
+    """Whether an encoder is or has as a member a table: the cell's seed draws its unknown word."""
+    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
+    return bool(encoder.get("table")) or any(has_table(m) for m in members)
 
 
 def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,7 +267,9 @@ def variant(
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         group, _, field = key.partition(".")
-        if group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
+        if "@" in key:  # a member of a joint encoder, chosen by name
+            out[key.partition("@")[2]] = value
+        elif group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
             out[key] = _dig(resolved, key, value)
     return dict(sorted(out.items()))
 

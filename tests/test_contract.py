@@ -21,7 +21,7 @@ from harness.predictions import read_predictions
 from harness.strategies.base import Strategy
 from tests.cells import make_cell
 
-CONCAT = "encoder=concat encoder@encoder.members.second=demo_bert encoder.name=demo_concat".split()
+CONCAT = ["encoder=concat", "encoder@encoder.members.second=demo_bert", "encoder.name=demo_concat"]
 ENCODERS = {
     "demo_static": ["encoder=demo_static"],
     "demo_bert": ["encoder=demo_bert"],
@@ -193,7 +193,9 @@ def test_cached_features_are_what_recomputing_gives(tmp_path: Path, task: str) -
         model = built.model.eval()
         numbers = range(len(built.items["test"]))
         with torch.inference_mode():
-            outputs.append(dict(model.predict_batch(collate(built.items["test"], numbers, built.encoding.pad))))
+            outputs.append(
+                dict(model.predict_batch(collate(built.items["test"], numbers, built.encoding.pad)))
+            )
     for name, reference in outputs[0].items():
         for other in outputs[1:]:
             assert other[name].value == reference.value
@@ -227,7 +229,9 @@ def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(("encoder_name", "strategy"), [("demo_bert", "full"), ("demo_static", "embedding_init")])
+@pytest.mark.parametrize(
+    ("encoder_name", "strategy"), [("demo_bert", "full"), ("demo_static", "embedding_init")]
+)
 def test_saved_weights_give_equal_predictions(
     tmp_path: Path, encoder_name: str, strategy: str, task: str
 ) -> None:

@@ -23,9 +23,7 @@ class BiLSTM(Body):
 
     pooling = "meanmax"
 
-    def __init__(
-        self, input_size: int, *, hidden: int = 200, layers: int = 1, dropout: float = 0.3
-    ) -> None:
+    def __init__(self, input_size: int, *, hidden: int = 200, layers: int = 1, dropout: float = 0.3) -> None:
         super().__init__()
         self.rnn = MaskedLSTM(input_size, hidden=hidden, layers=layers, dropout=dropout)
         self.dropout = nn.Dropout(dropout)
@@ -33,6 +31,5 @@ class BiLSTM(Body):
 
     def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
         return tuple(
-            Encoded(self.rnn(self.dropout(e.states), u.mask))
-            for e, u in zip(encoded, units, strict=True)
+            Encoded(self.rnn(self.dropout(e.states), u.mask)) for e, u in zip(encoded, units, strict=True)
         )

@@ -16,13 +16,17 @@ IGNORE = -100
 """Target value that no loss looks at (padding, words of other windows)."""
 
 
+Collatable = tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]
+"""Data set row, example, its aligned rows, the targets of each."""
+
+
 @dataclass(slots=True)
 class Batch:
     """N examples as B >= N rows.
 
     Attributes:
-        units: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by row
-            (a pair encoded separately: row i of ``units[0]`` belongs to row i of ``units[1]``).
+        units: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by
+            row (a pair encoded separately: row i of ``units[0]`` belongs to row i of ``units[1]``).
         targets: the task's arrays, one row each, padded with :data:`IGNORE`; empty when predicting.
         examples: the N examples, in the order of their rows.
         row_example: (B,) Long; position in ``examples`` of each row.
@@ -36,7 +40,9 @@ class Batch:
     @classmethod
     def collate(
         cls,
-        items: Sequence[tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]],
+        items: Sequence[
+            tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]
+        ],
         *,
         pad: Mapping[str, float] | None = None,
     ) -> Batch:

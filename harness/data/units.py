@@ -10,14 +10,15 @@ Invariants, held by the contract tests:
   pad id.
 - every word of a text is *owned* by exactly one window: the one that shows most context around it
   (``word_units`` is -1 in the others). So a word is trained on once and predicted once.
-- ``word_units[w]`` is the first unit of word ``w``; where the tokenizer joined the word to its neighbour it is
-  the unit that covers the word's first character; where the tokenizer deleted the word it is -1 in all windows.
+- ``word_units[w]`` is the first unit of word ``w``; where the tokenizer joined the word to its neighbour it
+  is the unit that covers the word's first character; where it deleted the word it is -1 in all windows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +30,10 @@ class UnitRow:
     """One unpadded sequence of S units, as numpy arrays.
 
     Attributes:
-        inputs: encoder-private arrays whose first axis is S (``input_ids`` (S,), ``characters`` (S, 50), ...).
+        inputs: encoder-private arrays whose first axis is S: ``input_ids`` (S,), ``characters`` (S, 50), ...
         word_ids: (S,) int; index of the unit's word in its own text, -1 for special units.
-        offsets: (S, 2) int; character span in the unit's own text, leading blanks left out; (0, 0) if special.
+        offsets: (S, 2) int; character span in the unit's own text, leading blanks left out; (0, 0) if
+            special.
         segment: (S,) int; 0 first text or question, 1 second text or context, -1 special.
         word_units: (W,) int; for each word of the row's last text the unit that stands for it, -1 when this
             window does not own the word.
@@ -123,7 +125,8 @@ def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
     inner = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
     out = np.full((len(arrays), width, *inner), value, dtype=arrays[0].dtype)
     for i, a in enumerate(arrays):
-        out[(i, *map(slice, a.shape))] = a
+        here: tuple[Any, ...] = (i, *(slice(size) for size in a.shape))
+        out[here] = a
     return torch.from_numpy(out)
 
 

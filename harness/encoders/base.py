@@ -39,15 +39,14 @@ class Tokenizer(Protocol):
     ``pad`` gives the fill value of each input (:meth:`Units.collate`).
     """
 
-    pad: Mapping[str, float]
+    @property
+    def pad(self) -> Mapping[str, float]: ...
 
     def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
         """Windows of each text, at least one each (also for an empty text)."""
         ...
 
-    def pair_rows(
-        self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing
-    ) -> list[list[UnitRow]]:
+    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
         """Windows of each pair as one sequence with separators; only when the encoder takes joint pairs.
 
         With ``windowing.truncate`` the longer text is shortened first (never a special unit). Otherwise the

@@ -234,7 +234,8 @@ def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
 def trace(encoder: TransformerEncoder) -> Structure:
     """Run ``encoder`` on two rows of two units that differ in the second, and watch its modules run."""
     path, layers = layer_list(encoder)
-    begun, after = 0, {}
+    begun = 0
+    after: dict[str, int] = {}
     handles = []
 
     def starts(*_: Any) -> None:
