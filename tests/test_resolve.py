@@ -1,0 +1,202 @@
+"""From configuration to cell: types, recipes, reasons to skip, identity, variants, folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.resolve import Cell, is_table, prepare, slug
+from tests.cells import composed, make_cell
+
+BERT = ["encoder=demo_bert", "task=demo_topic"]
+
+
+def test_recipe_fills_what_was_left_open_and_what_is_given_wins(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25")
+    assert cell.config["optimizer"]["lr"] == 0.25
+    given = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25", "optimizer.lr=0.5")
+    assert given.config["optimizer"]["lr"] == 0.5
+    assert given.variant["optimizer.lr"] == 0.5
+
+
+def test_unknown_recipe_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"recipe.full.epoch.*did you mean epochs"):
+        make_cell(tmp_path, *BERT, "strategy=full", "+encoder.recipe.full.epoch=3")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "body"),
+    [
+        (["strategy=full", "task=demo_topic"], "none"),
+        (["strategy=frozen", "task=demo_topic"], "bilstm"),
+        (["strategy=embedding_init", "task=demo_ner"], "bilstm"),
+        (["strategy=frozen", "task=demo_qa"], "attention_flow"),
+        (["strategy=full", "task=demo_qa"], "none"),
+        (["strategy=frozen", "task=demo_qa", "body=none", "encoder.pairs=joint"], "none"),
+    ],
+)
+def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str], body: str) -> None:
+    assert make_cell(tmp_path, "encoder=demo_bert", *overrides).config["body"]["name"] == body
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["encoder=demo_static", "strategy=full", "task=demo_topic"], "same cell as embedding_init"),
+        (["encoder=concat", "strategy=full", "task=demo_topic"], "same cell as embedding_init"),
+        (["encoder=demo_static", "strategy=frozen", "encoder.layers=mix"], "no layers"),
+        (["encoder=demo_bert", "strategy=embedding_init", "encoder.layers=mix"], "no layers"),
+        (["encoder=demo_bert", "strategy=frozen", "task=demo_qa", "body=none"], "never meet"),
+        (["encoder=demo_bert", "strategy=full", "task=demo_topic", "body=attention_flow"], "task has one"),
+        (["encoder=demo_bert", "strategy=frozen", "+strategy.layer_decay=0.9"], "no layers"),
+    ],
+)
+def test_senseless_and_equal_cells_are_skipped(tmp_path: Path, overrides: list[str], reason: str) -> None:
+    skip = make_cell(tmp_path, *overrides).skip
+    assert skip is not None
+    assert reason in skip
+
+
+def cell(tmp_path: Path, *more: str) -> Cell:
+    return make_cell(tmp_path, *BERT, "strategy=full", *more)
+
+
+def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
+    here = cell(tmp_path)
+    for same in (
+        cell(tmp_path / "elsewhere"),
+        cell(tmp_path, "seed=5"),
+        cell(tmp_path, "trainer.threads=1"),
+        cell(tmp_path, "trainer.accelerator=cpu"),
+        cell(tmp_path, "trainer.eval_batch_size=3"),
+        cell(tmp_path, "trainer.max_units_per_batch=500"),
+        cell(tmp_path, "logger=csv"),
+        cell(tmp_path, f"optimizer.lr={here.config['optimizer']['lr']}"),
+        cell(tmp_path, "timeout=100"),
+    ):
+        assert same.id == here.id
+    assert cell(tmp_path, "seed=5").folder.name == "seed-5"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "optimizer.lr=0.123",
+        "trainer.epochs=77",
+        "trainer.batch_size=7",
+        "schedule=cosine",
+        "trainer.precision=bf16-mixed",
+        "limit=5",
+        "trainer.max_units=16",
+        "task.dev=none",
+        "task.name=other",
+        "encoder.result_version=2",
+        "trainer.select=last",
+    ],
+)
+def test_identity_knows_what_can_change_the_result(tmp_path: Path, override: str) -> None:
+    assert cell(tmp_path, override).id != cell(tmp_path).id
+
+
+def test_identity_knows_the_content_of_the_data_and_not_its_line_ends(tmp_path: Path) -> None:
+    """Case D04."""
+
+    def of(content: str) -> str:
+        file = tmp_path / "train.csv"
+        file.write_bytes(content.encode())
+        more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
+        task = ["task=text_classification", "task.name=mine", *more]
+        return make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", *task).id
+
+    text = "text,label\ngood,pos\nbad,neg\n"
+    assert of(text) == of(text.replace("\n", "\r\n"))
+    assert of(text) != of(text.replace("good", "fine"))
+
+
+def test_variant_names_what_differs(tmp_path: Path) -> None:
+    assert cell(tmp_path).variant == {}
+    changed = cell(tmp_path, "optimizer.lr=0.5", "trainer.dropout=0.3", "strategy.layer_decay=0.9", "seed=3")
+    assert changed.variant == {
+        "optimizer.lr": 0.5,
+        "strategy.layer_decay": 0.9,
+        "trainer.dropout": 0.3,
+    }
+    assert cell(tmp_path, "body=bilstm").variant["body"] == "bilstm"
+    assert cell(tmp_path, "schedule=cosine").variant == {"schedule": "cosine"}
+    joint = make_cell(
+        tmp_path, "encoder=concat", "encoder@encoder.members.second=demo_bert", "strategy=frozen"
+    )
+    assert joint.variant == {"encoder.members.second": "demo_bert"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "word"),
+    [
+        ("optimizer.lr", "fast", "a number is wanted"),
+        ("optimizer.lr", "-1", ">= 0"),
+        ("optimizer.lr", ".nan", "a number is wanted"),
+        ("trainer.epochs", "2.5", "whole number"),
+        ("trainer.epochs", "0", ">= 1"),
+        ("trainer.precision", "fp16", "valid"),
+        ("trainer.select", "bset", "did you mean best"),
+        ("seed", "-3", "between"),
+        ("limit", "0", ">= 1"),
+        ("schedule.warmup", "3", "between 0 and 1"),
+        ("trainer.save", "maybe", "true or false"),
+        ("strategy.carry", "nothing_at_all", "nothing"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused_with_their_key(
+    tmp_path: Path, key: str, value: str, word: str
+) -> None:
+    """Case O13: a rate is a number or the run is refused before any data are read."""
+    with pytest.raises(HarnessError, match=word) as caught:
+        cell(tmp_path, f"{key}={value}")
+    assert key in str(caught.value)
+
+
+def test_a_rate_given_as_text_is_a_number(tmp_path: Path) -> None:
+    assert cell(tmp_path, "optimizer.lr='1e-5'").config["optimizer"]["lr"] == 1e-5
+
+
+def test_unknown_option_of_a_part_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"dev_fractoin.*did you mean dev_fraction"):
+        cell(tmp_path, "+task.dev_fractoin=0.2")
+
+
+def test_folders_of_hostile_names_are_short_and_distinct() -> None:
+    """Case O06."""
+    names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60, "a/b", "a b", "../up", ".hidden", "a=b"]
+    slugs = [slug(n) for n in names]
+    assert len(set(slugs)) == len(names)
+    assert all(len(s.encode()) <= 80 and "/" not in s and "=" not in s for s in slugs)
+    assert not any(s.startswith(".") for s in slugs)
+    assert slug("bert_base-uncased.v1") == "bert_base-uncased.v1"
+
+
+def test_hostile_names_reach_the_folder(tmp_path: Path) -> None:
+    """Case O06."""
+    folders = {
+        cell(tmp_path, f"task.name='{name}'").folder for name in ("실험" * 60, "실험" * 61, "y" * 300)
+    }
+    assert len(folders) == 3
+    assert all(len(part.encode()) <= 255 for f in folders for part in f.parts)
+
+
+def test_missing_groups_and_names_say_what_to_give(tmp_path: Path) -> None:
+    config: dict[str, Any] = composed(*BERT)
+    with pytest.raises(HarnessError, match="encoder: nothing is chosen"):
+        prepare({**config, "encoder": None})
+    with pytest.raises(HarnessError, match=r"encoder.path is not set"):
+        make_cell(tmp_path, "encoder=bert", "task=demo_topic", "strategy=full")
+
+
+def test_tables_are_told_from_encoders_with_layers() -> None:
+    table, model = {"table": True}, {"name": "bert"}
+    assert is_table(table)
+    assert not is_table(model)
+    assert is_table({"members": {"a": table, "b": table, "c": None}})
+    assert not is_table({"members": {"a": table, "b": model}})
