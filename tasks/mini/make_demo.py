@@ -1,6 +1,6 @@
 """Makes the bundled demo again from nothing: ``python -m tasks.mini.make_demo [FOLDER]``.
 
-Needs the ``dev`` extra (gensim) and some five minutes on one core. The data files come out the same byte for
+Needs the ``dev`` extra (gensim) and some ten minutes on one core. The data files come out the same byte for
 byte; the checkpoints do so on the same machine and library versions.
 """
 

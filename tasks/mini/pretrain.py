@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,9 @@ def save_vectors(lines: Sequence[str], path: Path) -> None:
 
 def save_bert(lines: Sequence[str], folder: Path) -> float:
     """A BERT with its masked-language-model head and no pooler. Returns the last steps' mean loss."""
-    from tokenizers.implementations import BertWordPieceTokenizer
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-    trained = BertWordPieceTokenizer(lowercase=True)
-    trained.train_from_iterator(iter(lines), vocab_size=700, min_frequency=2, show_progress=False)
-    vocab = trained.get_vocab(with_added_tokens=True)
+    vocab = {piece: i for i, piece in enumerate(_word_pieces(lines))}
     tokenizer = BertTokenizer(vocab=vocab, do_lower_case=True, model_max_length=256)
     torch.manual_seed(1)
     model = BertForMaskedLM(
@@ -68,6 +66,31 @@ def save_bert(lines: Sequence[str], folder: Path) -> float:
     )
     _save(model, tokenizer, folder)
     return loss
+
+
+def _word_pieces(lines: Sequence[str], *, n_words: int = 300, n_pieces: int = 300) -> list[str]:
+    """Special units, characters, the most frequent words, and the most frequent beginnings and continuations
+    of two to four letters. (The library's trainer breaks ties at random: it never makes the same twice.)"""
+    words = Counter(word.lower() for line in lines for word in Text.from_string(line).words)
+    characters = sorted({c for word in words for c in word})
+    pieces: Counter[str] = Counter()
+    for word, count in words.items():
+        for start in range(len(word)):
+            for end in range(start + 2, min(start + 4, len(word)) + 1):
+                pieces[("##" if start else "") + word[start:end]] += count
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    every = [
+        *special,
+        *characters,
+        *(f"##{c}" for c in characters),
+        *_top(words, n_words),
+        *_top(pieces, n_pieces),
+    ]
+    return list(dict.fromkeys(every))
+
+
+def _top(counts: Counter[str], n: int) -> list[str]:
+    return sorted(counts, key=lambda key: (-counts[key], key))[:n]
 
 
 def save_gpt(lines: Sequence[str], folder: Path) -> float:
