@@ -19,9 +19,10 @@ from harness.errors import HarnessError
 from harness.features.features import VERSION, Features, TooLarge, read_features, write_features
 from harness.features.store import Store
 from harness.fingerprint import data_fingerprint
+from harness.identity import NOT_IDENTITY
 from harness.model import Training, TransferModel
 from harness.optim import Rates, total_steps
-from harness.resolve import NOT_IDENTITY, Cell, has_table
+from harness.resolve import Cell, has_table
 from harness.strategies.base import Strategy
 from harness.task import HeadInput, Splits, Task
 

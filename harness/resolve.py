@@ -13,31 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from harness.build import build, locate
 from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError, did_you_mean
-from harness.fingerprint import data_fingerprint, files_fingerprint
+from harness.fingerprint import files_fingerprint
+from harness.identity import GROUPS, NOT_IDENTITY, PLACES, cell_id, identity, slug
 from harness.settings import typed
 from harness.strategies.base import Strategy
 
-ENGINE_VERSION = 1
-"""Raised when a fix in the engine changes results."""
-
-GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
-PLACES = ("path", "train", "dev", "test", "files", "url")
-"""Keys that say where things lie: their content counts, not the place."""
-NOT_IDENTITY = {
-    "trainer": (
-        "eval_batch_size", "max_units_per_batch", "accelerator", "devices", "threads",
-        "gradient_checkpointing", "save",
-    ),
-    "encoder": ("about", "recipe", "_files_", "table", "joint"),
-    "strategy": ("about", "recipe"),
-    "task": ("about", "recipe", "_files_", "feature_body"),
-    "body": ("about", "recipe"),
-}  # fmt: skip
 RECIPE = {
     "lr": "optimizer",
     "weight_decay": "optimizer",
@@ -235,23 +218,6 @@ def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:
     return out
 
 
-def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """12 hex digits over the resolved configuration and the fingerprints of data and encoder."""
-    parts: dict[str, Any] = {g: _identity(resolved[g], leave_out=NOT_IDENTITY.get(g, ())) for g in GROUPS}
-    parts["limit"] = resolved["limit"]
-    parts["files"] = dict(files)
-    parts["engine"] = ENGINE_VERSION
-    return data_fingerprint(parts)[:12]
-
-
-def _identity(value: Any, *, leave_out: Sequence[str]) -> Any:
-    if isinstance(value, Mapping):
-        skip = {*leave_out, *PLACES}
-        kept = {k: v for k, v in value.items() if k not in skip or (k in PLACES and str(v).lower() == "none")}
-        return {k: _identity(v, leave_out=leave_out) for k, v in kept.items()}
-    return value
-
-
 def variant(
     given: Mapping[str, Any], resolved: Mapping[str, Any], overrides: Sequence[str]
 ) -> dict[str, Any]:
@@ -259,8 +225,8 @@ def variant(
     plain = resolve({**given, **_default_sections()})
     out: dict[str, Any] = {}
     for group in ("body", "optimizer", "schedule", "trainer"):
-        mine = _flat(_identity(resolved[group], leave_out=NOT_IDENTITY.get(group, ())))
-        theirs = _flat(_identity(plain[group], leave_out=NOT_IDENTITY.get(group, ())))
+        mine = _flat(identity(resolved[group], leave_out=NOT_IDENTITY.get(group, ())))
+        theirs = _flat(identity(plain[group], leave_out=NOT_IDENTITY.get(group, ())))
         skip = ("_target_", "result_version")
         differ = {k: v for k, v in mine.items() if k not in skip and theirs.get(k) != v}
         out |= {group if k == "name" else f"{group}.{k}": v for k, v in differ.items()}
@@ -310,13 +276,3 @@ def cache_folder(given: str | None) -> Path:
     """Where features, tables and downloads are kept: as given, else $HARNESS_CACHE, else the user's cache."""
     place = given or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
     return Path(place).expanduser().absolute()
-
-
-def slug(name: str, *, most: int = 80) -> str:
-    """A folder name for ``name``: itself where that is safe and at most ``most`` bytes, else cut and changed
-    with a hash of the whole behind it, so that no two names share a folder."""
-    clean = regex.sub(r"[^\p{L}\p{M}\p{N}_.+-]+", "-", name).lstrip(".-")
-    if clean == name and len(name.encode()) <= most:
-        return name
-    head = clean.encode()[: most - 9].decode(errors="ignore")
-    return f"{head}-{data_fingerprint(name)[:8]}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cells import make_cell
 
 from harness.assemble import Assembly, assemble
 from harness.cell import make_trainer, predict, restore, run_cell
@@ -19,7 +20,6 @@ from harness.encoders.base import Encoder, Windowing
 from harness.optim import Rates, check_partition, parameter_groups
 from harness.predictions import read_predictions
 from harness.strategies.base import Strategy
-from tests.cells import make_cell
 
 CONCAT = ["encoder=concat", "encoder@encoder.members.second=demo_bert", "encoder.name=demo_concat"]
 ENCODERS = {

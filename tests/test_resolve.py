@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cells import composed, make_cell
 
 from harness.errors import HarnessError
-from harness.resolve import Cell, is_table, prepare, slug
-from tests.cells import composed, make_cell
+from harness.identity import slug
+from harness.resolve import Cell, is_table, prepare
 
 BERT = ["encoder=demo_bert", "task=demo_topic"]
 
@@ -179,9 +180,7 @@ def test_folders_of_hostile_names_are_short_and_distinct() -> None:
 
 def test_hostile_names_reach_the_folder(tmp_path: Path) -> None:
     """Case O06."""
-    folders = {
-        cell(tmp_path, f"task.name='{name}'").folder for name in ("실험" * 60, "실험" * 61, "y" * 300)
-    }
+    folders = {cell(tmp_path, f"task.name='{name}'").folder for name in ("실험" * 60, "실험" * 61, "y" * 300)}
     assert len(folders) == 3
     assert all(len(part.encode()) <= 255 for f in folders for part in f.parts)
 

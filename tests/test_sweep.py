@@ -13,7 +13,7 @@ import cell_runners
 import pytest
 from cell_runners import make_cell
 
-from harness import cli, resolve, sweep
+from harness import cli, identity, resolve, sweep
 from harness.progress import Counts, LiveDisplay, duration, event_text
 from harness.record import Record, read_record
 from harness.slots import Slot
@@ -172,7 +172,7 @@ def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: py
 
 def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
-    slugs = {resolve.slug(n) for n in names}
+    slugs = {identity.slug(n) for n in names}
     assert len(slugs) == 3
     assert all(len(s.encode()) <= 255 for s in slugs)
 

@@ -31,7 +31,7 @@ class MaskedLSTM(nn.Module):
                 nn.init.zeros_(weight)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, input_size), (B, S) -> (B, S, 2 * hidden), zero at padding, even in a row of nothing else."""
+        """(B, S, input_size), (B, S) -> (B, S, 2 * hidden), zero at padding."""
         lengths = mask.sum(1).clamp(min=1).cpu()
         packed = pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
         out, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=states.shape[1])
