@@ -71,6 +71,15 @@ def _betas(key: str, value: Any) -> list[float]:
     return [number(low=0, high=1)(key, v) for v in value]
 
 
+def one_device(key: str, value: Any) -> int:
+    if number(low=1, whole=True)(key, value) != 1:
+        raise HarnessError(
+            f"{key}={value!r}: a cell runs on one device; several devices run several cells side by side "
+            "(hydra.launcher.slots)"
+        )
+    return 1
+
+
 _count = number(low=1, whole=True)
 _rate = number(low=0)
 SCHEDULES = ("constant", "linear", "cosine")
@@ -105,7 +114,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "dropout": optional(number(low=0, high=0.999)),
         "precision": choice("32-true", "bf16-mixed", "16-mixed"),
         "accelerator": choice("auto", "cpu", "gpu", "cuda", "mps"),
-        "devices": number(low=1, whole=True),
+        "devices": one_device,
         "threads": optional(_count),
         "gradient_checkpointing": truth,
         "save": truth,

@@ -147,6 +147,7 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("limit", "0", ">= 1"),
         ("schedule.warmup", "3", "between 0 and 1"),
         ("trainer.save", "maybe", "true or false"),
+        ("trainer.devices", "2", "one device"),
         ("strategy.carry", "nothing_at_all", "nothing"),
     ],
 )
