@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.data.text import Example
 from harness.features.features import FeatureEncoder
+from harness.identity import ENGINE_VERSION
 from harness.predictions import write_predictions
 from harness.provenance import git_state, host, versions
 from harness.record import Costs, Record, write_atomic, write_record
@@ -227,9 +228,16 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},
         notes=[*splits.notes, *encoding_notes(encoding.report)],
-        versions=versions(),
+        versions={**versions(), **result_versions(config)},
         git=git_state(),
     )
+
+
+def result_versions(config: Mapping[str, Any]) -> dict[str, str]:
+    """Versions that are raised when a fix changes results, of the engine and of each part."""
+    parts = ("encoder", "strategy", "task", "body")
+    found = {f"result.{part}": str(config[part].get("result_version", 1)) for part in parts}
+    return {"result.engine": str(ENGINE_VERSION), **found}
 
 
 def encoding_notes(report: Mapping[str, float]) -> list[str]:
