@@ -10,14 +10,14 @@ ARGS ?=
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-long lint typecheck format bench clean
+.PHONY: help setup demo test test-long lint typecheck format bench gpu-check clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       three tiny encoders x five strategies x three made-up tasks, then the leaderboard"
 	@echo "make test       lint, types and tests (ARGS='tests/test_leaderboard.py -k md' runs a part of the tests)"
 	@echo "make test-long  the tests marked long: kills, soaks, claims"
-	@echo "make lint | typecheck | format | bench | setup | clean"
+	@echo "make lint | typecheck | format | bench | gpu-check | setup | clean"
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
@@ -51,6 +51,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m benchmarks.bench $(ARGS)
+
+gpu-check: $(STAMP)
+	$(PY) -m benchmarks.gpu_check
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results/demo
