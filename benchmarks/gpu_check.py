@@ -4,8 +4,8 @@
 
 Runs the demo's cells on both through the command line, so that the warm server, the device slots and CUDA in
 forked children are exercised, and prints one JSON line a cell: scores, share of equal predictions, seconds.
-Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of the
-test examples.
+Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of
+the test examples.
 """
 
 from __future__ import annotations
