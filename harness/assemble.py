@@ -22,7 +22,7 @@ from harness.fingerprint import data_fingerprint
 from harness.identity import NOT_IDENTITY
 from harness.model import Training, TransferModel
 from harness.optim import Rates, total_steps
-from harness.resolve import Cell, has_table
+from harness.resolve import Cell, has_table, read_data
 from harness.strategies.base import Strategy
 from harness.task import HeadInput, Splits, Task
 
@@ -71,15 +71,8 @@ def assemble(cell: Cell, progress: Progress) -> Assembly:
     """Read the data, load or recall the encoder, build the model. The global seed must be set."""
     config = cell.config
     progress({"phase": "read"})
-    task: Task = build(config["task"])
-    splits = task.splits(limit=config["limit"])
-    for name, examples in splits.items():
-        if not examples and name != "dev":
-            raise HarnessError(f"task {task.name}: the {name} split has no examples")
-    if not splits.dev and config["trainer"]["select"] == "best":
-        raise HarnessError(
-            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
-        )
+    pick_device(config["trainer"]["accelerator"])
+    task, splits = read_data(cell)
     sequences = Sequences.of(all_examples(splits), joint=config["encoder"]["pairs"] == "joint")
     encoding = encode(cell, task, sequences, progress)
     # whether features came from the cache must not move the generator that initialises the task's weights
@@ -177,10 +170,9 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
         )
 
     try:
-        folder, hit = store.get(key, compute)
+        features, hit = store.read(key, compute, read_features)
     except TooLarge:
         return None
-    features = read_features(folder)
     return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin)
 
 
@@ -257,11 +249,17 @@ def training_plan(config: dict[str, Any], *, n_train: int) -> Training:
 
 
 def pick_device(accelerator: str) -> torch.device:
-    """The device Lightning would take for ``accelerator``."""
+    """The device Lightning would take for ``accelerator``.
+
+    Raises:
+        HarnessError: there is no such device here.
+    """
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return torch.device("cuda", 0)
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
         return torch.device("mps")
+    if accelerator not in ("auto", "cpu"):
+        raise HarnessError(f"trainer.accelerator={accelerator}: no such device here, valid: auto, cpu")
     return torch.device("cpu")
 
 

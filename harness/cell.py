@@ -76,6 +76,7 @@ class EpochChoice(pl.Callback):
         elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
             trainer.should_stop = True
         self.progress({"phase": "dev", "epoch": len(self.history), "score": score})
+        print(f"epoch {len(self.history)}: dev {self.task.metric} {score:.4f}")
         self.seconds += time.perf_counter() - self._begin
 
     def _better(self, score: float) -> bool:
@@ -224,6 +225,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         n_train=len(splits.train),
         n_dev=len(splits.dev),
         n_test=len(splits.test),
+        data=cell.files.get("task", "")[:12],
         parameters=live + cached,
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},

@@ -19,7 +19,10 @@ COMMANDS = {
         "harness.commands.status",
         "what a results folder holds, what is running, what failed and why",
     ),
-    "leaderboard": ("harness.leaderboard.command", "tables and statistics from a results folder"),
+    "leaderboard": (
+        "harness.leaderboard.command",
+        "mean and deviation over seeds, a table a task, from a results folder",
+    ),
     "show": ("harness.commands.show", "one cell's record, readable"),
     "rm": ("harness.commands.rm", "archive cells, so that they run again"),
 }
@@ -50,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    arguments = _command_first(arguments)
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help", "help"):
         print(usage())
@@ -61,6 +65,27 @@ def _dispatch(arguments: list[str]) -> int:
     if first and "=" not in first and first[0] not in "-+~":
         raise HarnessError(f"{first}: neither a subcommand nor key=value; {did_you_mean(first, COMMANDS)}")
     return _call(COMMANDS["run"][0], arguments)
+
+
+def _command_first(arguments: list[str]) -> list[str]:
+    """``--config-dir DIR`` before a subcommand moves behind it; any other option there is refused."""
+    at, moved = 0, []
+    while at < len(arguments) and arguments[at].startswith("-"):
+        option, _, value = arguments[at].partition("=")
+        if option in ("--config-dir", "-cd") and not value:
+            value = arguments[at + 1] if at + 1 < len(arguments) else ""
+            at += 1
+        at += 1
+        moved += ["--config-dir", value] if option in ("--config-dir", "-cd") else [option]
+    word = arguments[at] if 0 < at < len(arguments) else ""
+    if word not in COMMANDS:
+        return arguments
+    rest = arguments[at + 1 :]
+    if word == "run":
+        return [word, *arguments[:at], *rest]
+    if word == "list" and set(moved[::2]) == {"--config-dir"}:
+        return [word, *rest, *moved]
+    raise HarnessError(f"{' '.join(arguments[:at])}: {word} takes no such option; write harness {word} ...")
 
 
 def _call(module: str, arguments: list[str]) -> int:
@@ -82,7 +107,8 @@ def usage() -> str:
             "usage: harness [run] [-m] [key=value ...]",
             "       harness SUBCOMMAND [--help]",
             "",
-            "Which pretrained encoder, transferred how, serves a task best, and is the difference real?",
+            "Which pretrained encoder, transferred how, serves a task best? Mean, deviation and range over",
+            "seeds; intervals and paired tests of differences are not there yet.",
             "",
             *lines,
             "",

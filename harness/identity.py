@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import regex
@@ -17,8 +17,7 @@ PLACES = ("path", "train", "dev", "test", "files", "url")
 """Keys that say where things lie: their content counts, not the place."""
 NOT_IDENTITY = {
     "trainer": (
-        "eval_batch_size", "max_units_per_batch", "accelerator", "devices", "threads",
-        "gradient_checkpointing", "save",
+        "eval_batch_size", "accelerator", "devices", "threads", "gradient_checkpointing", "save",
     ),
     "encoder": ("about", "recipe", "_files_", "table", "joint"),
     "strategy": ("about", "recipe"),
@@ -29,21 +28,36 @@ NOT_IDENTITY = {
 
 def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
     """12 hex digits over the resolved configuration and the fingerprints of data and encoder."""
-    parts: dict[str, Any] = {g: identity(resolved[g], leave_out=NOT_IDENTITY.get(g, ())) for g in GROUPS}
+    parts: dict[str, Any] = {g: identity(resolved[g], group=g) for g in GROUPS}
     parts["limit"] = resolved["limit"]
     parts["files"] = dict(files)
     parts["engine"] = ENGINE_VERSION
     return data_fingerprint(parts)[:12]
 
 
-def identity(value: Any, *, leave_out: Sequence[str]) -> Any:
-    """``value`` without the keys of :data:`PLACES` and ``leave_out``, at any depth; ``dev: none`` is no place
-    and stays."""
+def identity(config: Mapping[str, Any], *, group: str) -> dict[str, Any]:
+    """What of a group's configuration can change a result: without places and what :data:`NOT_IDENTITY`
+    names, at its top and at that of each member; ``dev: none`` is no place and stays."""
+    out: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in PLACES and str(value).lower() == "none" and value is not None:
+            out[key] = "none"
+        elif key == "members" and isinstance(value, Mapping):
+            out[key] = {
+                k: identity(v, group=group) if isinstance(v, Mapping) else v for k, v in value.items()
+            }
+        elif value is not None and key not in PLACES and key not in NOT_IDENTITY.get(group, ()):
+            out[key] = _plain(value)
+    return out
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are equal are one: 1.0 is 1."""
     if isinstance(value, Mapping):
-        skip = {*leave_out, *PLACES}
-        kept = {k: v for k, v in value.items() if k not in skip or (k in PLACES and str(v).lower() == "none")}
-        return {k: identity(v, leave_out=leave_out) for k, v in kept.items()}
-    return value
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def slug(name: str, *, most: int = 80) -> str:

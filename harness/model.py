@@ -72,6 +72,7 @@ class TransferModel(pl.LightningModule):
             encoder.requires_grad_(False)
         self.train_loss = MeanMetric()
         self.losses: list[float] = []
+        self.train()  # Lightning leaves modes as it finds them
 
     def train(self, mode: bool = True) -> TransferModel:
         super().train(mode)

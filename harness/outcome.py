@@ -13,7 +13,8 @@ from pathlib import Path
 import yaml
 
 from harness.child import LOG
-from harness.record import Record, read_record, write_atomic, write_record
+from harness.errors import HarnessError
+from harness.record import RECORD, Record, read_record, write_atomic, write_record
 from harness.resolve import Cell
 
 CONFIG = "config.yaml"
@@ -32,11 +33,23 @@ def utc_now() -> str:
 
 
 def previous(cell: Cell) -> Record | None:
-    """The record in the cell's folder, if there is one."""
+    """The record in the cell's folder, if there is one. A damaged one is set aside as
+    ``record.json.damaged-<time>``, so that the cell can run again and nothing is lost.
+
+    Raises:
+        HarnessError: what lies there is no file, or cannot be read.
+    """
+    path = cell.folder / RECORD
     try:
         return read_record(cell.folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except HarnessError:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        path.rename(path.with_name(f"{RECORD}.damaged-{stamp}"))
+        return None
+    except OSError as e:
+        raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
 
 
 def skipped(cell: Cell) -> Record:

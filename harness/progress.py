@@ -76,7 +76,8 @@ class PlainDisplay:
         """Said by live lines only."""
 
     def finished(self, cell: Cell, record: Record | None) -> None:
-        seconds = time.monotonic() - self._begun.pop(cell.title, time.monotonic())
+        now = time.monotonic()
+        seconds = now - self._begun.pop(cell.title, now)
         if record is None:
             self.note(f"stopped  {cell.title}")
             return

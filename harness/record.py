@@ -57,6 +57,7 @@ class Record:
         epoch: the chosen epoch, counted from 1; ``epochs`` how many were run.
         partial: the limit on examples a split, or None.
         n_train, n_dev, n_test: examples.
+        data: fingerprint of the task's files; empty where the data come from a hub.
         parameters, trained_parameters: counts, embeddings included.
         coverage: the tokenizer's report (share of words known, unknown units, texts cut).
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
@@ -83,6 +84,7 @@ class Record:
     n_train: int = 0
     n_dev: int = 0
     n_test: int = 0
+    data: str = ""
     parameters: int = 0
     trained_parameters: int = 0
     costs: Costs = field(default_factory=Costs)
@@ -120,12 +122,47 @@ def read_record(folder: Path) -> Record:
         if data["schema"] > SCHEMA:
             raise HarnessError(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
         known = {f.name for f in fields(Record)}
-        data["costs"] = Costs(**data.get("costs", {}))
-        return Record(**{k: v for k, v in data.items() if k in known})
+        data["costs"] = Costs(**_typed(Costs, data.get("costs", {})))
+        return Record(**_typed(Record, {k: v for k, v in data.items() if k in known}))
     except (ValueError, KeyError, TypeError) as e:
         raise HarnessError(
             f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again"
         ) from e
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "int | None": (int, type(None)),
+    "list[str]": (list,),
+    "list[float | None]": (list,),
+    "Costs": (Costs,),
+}
+_VALUES: dict[str, tuple[type, ...]] = {
+    "dict[str, float | None]": (int, float, type(None)),
+    "dict[str, float]": (int, float, type(None)),
+    "dict[str, str]": (str,),
+}
+
+
+def _typed(schema: type, values: Any) -> dict[str, Any]:
+    """``values`` when each is of its field's type.
+
+    Raises:
+        TypeError: names the first that is not.
+    """
+    for field_ in fields(schema):
+        if field_.name not in values:
+            continue
+        value, kind = values[field_.name], str(field_.type)
+        good = isinstance(value, _KINDS.get(kind, (dict,))) and (kind == "bool") >= isinstance(value, bool)
+        if good and kind in _VALUES:
+            good = all(isinstance(v, _VALUES[kind]) for v in value.values())
+        if not good:
+            raise TypeError(f"{field_.name}={value!r} is no {kind}")
+    return dict(values)
 
 
 def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:

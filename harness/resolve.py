@@ -17,9 +17,10 @@ from harness.build import build, locate
 from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError, did_you_mean
 from harness.fingerprint import files_fingerprint
-from harness.identity import GROUPS, NOT_IDENTITY, PLACES, cell_id, identity, slug
+from harness.identity import GROUPS, PLACES, cell_id, identity, slug
 from harness.settings import typed
 from harness.strategies.base import Strategy
+from harness.task import Splits
 
 RECIPE = {
     "lr": "optimizer",
@@ -78,8 +79,9 @@ def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell
     """
     given = typed(config)
     _need_groups(given)
-    task = build(given["task"])
+    task = _build_task(given["task"])
     resolved = resolve(given)
+    _check_windows(resolved["trainer"], truncate=task.truncate)
     reason = reason_to_skip(resolved, n_texts=task.n_texts)
     cache_dir = cache_folder(given["cache_dir"])
     files = {} if reason else _files(resolved, cache_dir)
@@ -92,11 +94,45 @@ def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell
         seed=given["seed"],
         folder=folder / f"seed-{given['seed']}",
         config=resolved,
-        variant=variant(given, resolved, overrides),
+        variant=variant(given, resolved, overrides, truncate=task.truncate),
         skip=reason,
         cache_dir=cache_dir,
         files=files,
     )
+
+
+def _build_task(config: Mapping[str, Any]) -> Any:
+    try:
+        return build(config)
+    except (TypeError, ValueError, AttributeError) as e:  # an option of a type the task never thought of
+        raise HarnessError(f"task {config['name']}: an option has a value of the wrong kind ({e})") from e
+
+
+def _check_windows(trainer: dict[str, Any], *, truncate: bool) -> None:
+    if truncate:
+        trainer["overlap"] = 0  # texts are cut: there are no windows to overlap
+    elif trainer["max_units"] is not None and trainer["overlap"] >= trainer["max_units"]:
+        raise HarnessError(
+            f"trainer.overlap={trainer['overlap']}: must be below trainer.max_units={trainer['max_units']}"
+        )
+
+
+def read_data(cell: Cell) -> tuple[Any, Splits]:
+    """The cell's task and its splits, checked: nothing that training would stumble over.
+
+    Raises:
+        HarnessError: data that cannot be read, an empty split, or no dev split to choose the epoch on.
+    """
+    task = _build_task(cell.config["task"])
+    splits = task.splits(limit=cell.config["limit"])
+    for name, examples in splits.items():
+        if not examples and name != "dev":
+            raise HarnessError(f"task {task.name}: the {name} split has no examples")
+    if not splits.dev and cell.config["trainer"]["select"] == "best":
+        raise HarnessError(
+            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
+        )
+    return task, splits
 
 
 def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,6 +140,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     strategy's own, then the engine's defaults."""
     out: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
     strategy = Strategy.from_config(out["strategy"])
+    rates = {k: getattr(strategy, k) for k in ("lr", "relative_lr", "layer_decay")}
+    out["strategy"] |= rates  # as numbers, a factor of one left out
     recipe = _recipe(out["encoder"], out["strategy"])
     for key, section in RECIPE.items():
         if out[section][key] is None or out[section][key] == "auto":
@@ -116,11 +154,14 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     out["encoder"]["table"] = is_table(out["encoder"])
     features = strategy.features or out["encoder"]["table"]
     out["body"] = _body(out["body"], recipe, features=features, task=out["task"])
-    if out["encoder"].get("pairs", "auto") in (None, "auto"):
-        joint = bool(out["encoder"].get("joint")) and not features
-        out["encoder"]["pairs"] = "joint" if joint else "separate"
-    if out["encoder"].get("layers") is None:
-        out["encoder"]["layers"] = "top"
+    can_join = bool(out["encoder"].get("joint"))
+    if out["encoder"].get("pairs", "auto") == "auto":
+        out["encoder"]["pairs"] = "joint" if can_join and not features else "separate"
+    if out["encoder"]["pairs"] == "joint" and not can_join:
+        raise HarnessError(
+            f"encoder.pairs=joint: {out['encoder']['name']} reads one text at a time, valid: separate"
+        )
+    out["encoder"].setdefault("layers", "top")
     return out
 
 
@@ -137,14 +178,23 @@ def has_table(encoder: Mapping[str, Any]) -> bool:
 
 
 def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str, Any]:
-    recipes = encoder.get("recipe") or {}
-    merged = {**(strategy.get("recipe") or {}), **(recipes.get(strategy["name"]) or {})}
+    recipes = _mapping(encoder.get("recipe"), where="encoder.recipe")
+    own = _mapping(recipes.get(strategy["name"]), where=f"encoder.recipe.{strategy['name']}")
+    merged = {**_mapping(strategy.get("recipe"), where="strategy.recipe"), **own}
     known = {*RECIPE, "schedule", "body", "source"}
     for key in merged:
         if key not in known:
             where = f"encoder {encoder['name']}, recipe.{strategy['name']}.{key}"
             raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, known)}")
     return {k: v for k, v in merged.items() if v is not None}
+
+
+def _mapping(value: Any, *, where: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise HarnessError(
+            f"{where}={value!r}: settings by name are wanted, such as {{lr: 1.0e-3, epochs: 5}}"
+        )
+    return dict(value or {})
 
 
 def _body(
@@ -214,19 +264,22 @@ def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:
     for group, of in (("encoder", None), ("task", text_fingerprint)):
         find = resolved[group].get("_files_")
         files = locate(find)(resolved[group], cache_dir) if find else {}
+        if group == "task":  # how a file is read may follow its ending
+            files = {f"{role}{_ending(path)}": path for role, path in files.items()}
         out[group] = files_fingerprint(files, of=of)
     return out
 
 
 def variant(
-    given: Mapping[str, Any], resolved: Mapping[str, Any], overrides: Sequence[str]
+    given: Mapping[str, Any], resolved: Mapping[str, Any], overrides: Sequence[str], *, truncate: bool
 ) -> dict[str, Any]:
     """Settings that tell this cell from the default one of the same encoder, strategy and task."""
     plain = resolve({**given, **_default_sections()})
+    _check_windows(plain["trainer"], truncate=truncate)
     out: dict[str, Any] = {}
     for group in ("body", "optimizer", "schedule", "trainer"):
-        mine = _flat(identity(resolved[group], leave_out=NOT_IDENTITY.get(group, ())))
-        theirs = _flat(identity(plain[group], leave_out=NOT_IDENTITY.get(group, ())))
+        mine = _flat(identity(resolved[group], group=group))
+        theirs = _flat(identity(plain[group], group=group))
         skip = ("_target_", "result_version")
         differ = {k: v for k, v in mine.items() if k not in skip and theirs.get(k) != v}
         out |= {group if k == "name" else f"{group}.{k}": v for k, v in differ.items()}
@@ -250,6 +303,10 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, item in value.items():
         out |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
     return out
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def _dig(config: Mapping[str, Any], dotted: str, default: Any) -> Any:

@@ -80,6 +80,15 @@ def one_device(key: str, value: Any) -> int:
     return 1
 
 
+def layers(key: str, value: Any) -> str | list[int]:
+    """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings."""
+    if value in (None, "top", "mix"):
+        return value or "top"
+    if not isinstance(value, list) or not value:
+        raise HarnessError(f"{key}={value!r}: top, mix, or a list of layers such as [0,3] is wanted")
+    return [int(number(low=0, whole=True)(key, v)) for v in value]
+
+
 _count = number(low=1, whole=True)
 _rate = number(low=0)
 SCHEDULES = ("constant", "linear", "cosine")
@@ -101,6 +110,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "eps": number(low=0),
         "max_grad_norm": optional(number(low=1e-12)),
     },
+    "logger": {"name": choice("none", "csv")},
     "schedule": {"name": choice("auto", *SCHEDULES), "warmup": optional(number(low=0, high=1))},
     "trainer": {
         "epochs": optional(_count),
@@ -122,6 +132,17 @@ SECTIONS: dict[str, dict[str, Check]] = {
 }
 
 
+FIELDS: dict[str, dict[str, Check]] = {
+    "encoder": {"layers": layers, "pairs": choice("auto", "joint", "separate")},
+    "body": {
+        "hidden": number(low=1, whole=True),
+        "layers": number(low=1, whole=True),
+        "dropout": number(low=0, high=0.999),
+    },
+}
+"""Checks of single keys in sections that are open: a part may bring options of its own."""
+
+
 def typed(config: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of ``config`` in which every field of :data:`SECTIONS` has its type.
 
@@ -139,4 +160,12 @@ def typed(config: Mapping[str, Any]) -> dict[str, Any]:
             values[key] = check(prefix + key, values.get(key))
         if section:
             out[section] = values
+    for section, checks in FIELDS.items():
+        if isinstance(out.get(section), Mapping):
+            found = {
+                k: check(f"{section}.{k}", out[section][k])
+                for k, check in checks.items()
+                if k in out[section]
+            }
+            out[section] = {**out[section], **found}
     return out

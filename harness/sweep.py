@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from harness import outcome, resolve
 from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
+from harness.fingerprint import data_fingerprint
 from harness.pool import PRELOAD, Display, Pool
 from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
 from harness.record import Record
@@ -168,6 +169,7 @@ def execute(
         if driver.stopped:
             return known
     if todo:
+        _check_data(todo)
         counts = Counts(
             expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
         )
@@ -218,6 +220,32 @@ def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> 
     if pool.interrupts:
         raise KeyboardInterrupt
     return records
+
+
+def _check_data(cells: Sequence[Cell]) -> None:
+    """Read each data set once before anything computes, so that a wrong column costs no cell, and say what a
+    reader of the results should know of it.
+
+    Raises:
+        HarnessError: data that cannot be read or trained on; no cell has been run.
+    """
+    seen: set[str] = set()
+    for cell in cells:
+        config = {
+            "task": cell.config["task"],
+            "limit": cell.config["limit"],
+            "trainer": cell.config["trainer"]["select"],
+        }
+        key = data_fingerprint([config, cell.files])
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            task, splits = resolve.read_data(cell)
+        except HarnessError as e:
+            raise HarnessError(f"{e}\n(found before anything was run; cell {cell.title})") from e
+        for note in splits.notes:
+            _complain(f"{task.name}: {note}")
 
 
 def _modules_of(cells: Sequence[Cell]) -> list[str]:

@@ -14,8 +14,8 @@ from harness.assemble import Assembly, assemble
 from harness.cell import make_trainer, predict, restore, run_cell
 from harness.data.loading import collate, make_items, split_units
 from harness.data.sequences import Sequences
-from harness.data.text import Text
-from harness.data.units import Units
+from harness.data.text import Example, Text
+from harness.data.units import Units, owned_word_states
 from harness.encoders.base import Encoder, Windowing
 from harness.optim import Rates, check_partition, parameter_groups
 from harness.predictions import read_predictions
@@ -221,8 +221,9 @@ def test_mixed_layers_agree_between_cache_and_encoder(tmp_path: Path, layers: st
 def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> None:
     """Case B22."""
     built = assembled(tmp_path, "demo_bert", "frozen", "demo_topic", "feature_cache_gb=0")
-    model = built.model.train()
+    model = built.model
     assert (model.encoder.training, model.head.training) == (False, True)
+    assert not any(m.training for m in model.encoder.modules())
     units = collate(built.items["train"], range(4), built.encoding.pad).units[0]
     first, second = model.encode(units).states, model.encode(units).states
     assert torch.equal(first, second)
@@ -284,6 +285,34 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
     assert len(split_units(built.items["train"], range(8), max_units=40)) > 1
     for name, value in states[0].items():
         assert torch.allclose(value, states[1][name], atol=2e-5), name
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_training_on_cached_features_is_training_on_a_live_frozen_encoder(tmp_path: Path, task: str) -> None:
+    rows = []
+    for cache in (20, 0):
+        cell = cell_of(tmp_path / str(cache), "demo_bert", "frozen", task, f"feature_cache_gb={cache}")
+        run_cell(cell)
+        rows.append({r["id"]: r for r in read_predictions(cell.folder)})
+    for name, row in rows[0].items():
+        assert row["prediction"] == rows[1][name]["prediction"]
+        assert np.allclose(row["scores"], rows[1][name]["scores"], atol=5e-3)
+
+
+def test_tagging_a_long_text_costs_no_more_than_its_units(tmp_path: Path) -> None:
+    built = assembled(tmp_path, "demo_static", "frozen", "demo_ner")
+    text = Text.from_words(["word"] * 1500)
+    example = Example("long", (text,), ["O"] * 1500)
+    sequences = Sequences.of([example], joint=False)
+    windows = sequences.tokenize(built.encoding.encoder.tokenizer, Windowing(max_units=64, overlap=16))
+    items = make_items([example], sequences, windows, task=built.task)
+    batch = collate(items, [0], built.encoding.pad)
+    states = torch.zeros(*batch.units[0].mask.shape, 8)
+    rows, words, vectors = owned_word_states(states, batch.units[0])
+    assert len(batch.units[0]) > 25
+    assert vectors.shape == (1500, 8)
+    assert sorted(words.tolist()) == list(range(1500))
+    assert len(rows) == 1500
 
 
 def test_context_of_many_questions_is_encoded_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cells import composed, make_cell
 
 from harness.errors import HarnessError
-from harness.identity import slug
+from harness.identity import identity, slug
 from harness.resolve import Cell, is_table, prepare
 
 BERT = ["encoder=demo_bert", "task=demo_topic"]
@@ -73,7 +73,9 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         cell(tmp_path, "trainer.threads=1"),
         cell(tmp_path, "trainer.accelerator=cpu"),
         cell(tmp_path, "trainer.eval_batch_size=3"),
-        cell(tmp_path, "trainer.max_units_per_batch=500"),
+        cell(tmp_path, "trainer.overlap=3"),  # a classified text is cut, not windowed
+        cell(tmp_path, "+strategy.relative_lr=1"),
+        cell(tmp_path, "strategy.layer_decay=1.0"),
         cell(tmp_path, "logger=csv"),
         cell(tmp_path, f"optimizer.lr={here.config['optimizer']['lr']}"),
         cell(tmp_path, "timeout=100"),
@@ -90,6 +92,7 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         "trainer.batch_size=7",
         "schedule=cosine",
         "trainer.precision=bf16-mixed",
+        "trainer.max_units_per_batch=500",
         "limit=5",
         "trainer.max_units=16",
         "task.dev=none",
@@ -147,6 +150,14 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("limit", "0", ">= 1"),
         ("schedule.warmup", "3", "between 0 and 1"),
         ("trainer.save", "maybe", "true or false"),
+        ("encoder.layers", "mx", "a list of layers"),
+        ("encoder.layers", "[]", "a list of layers"),
+        ("encoder.layers", "[-1]", ">= 0"),
+        ("encoder.pairs", "seperate", "did you mean separate"),
+        ("strategy.lr", "abc", "a number is wanted"),
+        ("strategy.layer_decay", "2", "between"),
+        ("encoder.recipe", "5", "settings by name"),
+        ("logger.name", "foo", "valid"),
         ("trainer.devices", "2", "one device"),
         ("strategy.carry", "nothing_at_all", "nothing"),
     ],
@@ -200,3 +211,35 @@ def test_tables_are_told_from_encoders_with_layers() -> None:
     assert not is_table(model)
     assert is_table({"members": {"a": table, "b": table, "c": None}})
     assert not is_table({"members": {"a": table, "b": model}})
+
+
+def test_only_places_at_the_top_of_a_group_are_places() -> None:
+    one = {"hub": {"splits": {"train": "train", "test": "test"}}, "path": "/a", "dev": None}
+    other = {"hub": {"splits": {"train": "test", "test": "train"}}, "path": "/b", "dev": None}
+    assert identity(one, group="task") != identity(other, group="task")
+    assert identity({**one, "path": "/b"}, group="task") == identity(one, group="task")
+    assert identity({"dev": "None"}, group="task") == identity({"dev": "none"}, group="task") != {}
+    members = {"members": {"a": {"name": "x", "path": "/a"}}}
+    assert identity(members, group="encoder") == {"members": {"a": {"name": "x"}}}
+    assert identity({"lr": 1}, group="strategy") == identity({"lr": 1.0}, group="strategy")
+
+
+def test_how_a_file_is_read_is_part_of_the_identity(tmp_path: Path) -> None:
+    ids = []
+    for ending in (".csv", ".tsv"):
+        file = tmp_path / f"data{ending}"
+        file.write_text('text;label\n"hello";a\n"there";b\n')
+        more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
+        task = ["task=text_classification", "task.name=mine", "task.delimiter=';'", *more]
+        ids.append(make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", *task).id)
+    assert ids[0] != ids[1]
+
+
+def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"encoder.pairs=joint.*one text at a time"):
+        make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", "task=demo_qa", "encoder.pairs=joint")
+
+
+def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"trainer.overlap=64: must be below trainer.max_units=32"):
+        make_cell(tmp_path, "encoder=demo_bert", "strategy=full", "task=demo_ner", "trainer.max_units=32")

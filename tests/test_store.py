@@ -5,6 +5,7 @@ import multiprocessing as mp
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.features.store import Store
@@ -40,7 +41,7 @@ def test_concurrent_callers_build_once_and_a_killed_builder_blocks_nobody(tmp_pa
         process.join(20)
     assert [p.exitcode for p in others] == [0, 0, 0]
     assert len([p for p in built.iterdir() if p.name.isdigit()]) == 1
-    assert {p.name for p in (root / "key").iterdir()} == {"a.bin", "b.bin", "sizes.json"}
+    assert {p.name for p in (root / "key").iterdir()} == {"a.bin", "b.bin", ".store.json"}
     assert not list(root.glob(".tmp-*"))
 
 
@@ -84,3 +85,37 @@ def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
     with contextlib.suppress(RuntimeError):
         store.get("k", build)
     assert not [p for p in tmp_path.iterdir() if p.is_dir()]
+
+
+def test_files_changed_at_the_same_size_are_noticed(tmp_path: Path) -> None:
+    store = Store(tmp_path, max_bytes=10**9)
+    folder, _ = store.get("k", lambda f: (f / "data").write_bytes(b"z" * 5000))
+    (folder / "data").write_bytes(b"z" * 2000 + b"\0" * 64 + b"z" * 2936)
+    assert not store.whole("k")
+
+
+def test_what_cannot_be_read_is_built_again(tmp_path: Path) -> None:
+    store, calls = Store(tmp_path, max_bytes=10**9), []
+
+    def reader(folder: Path) -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("not what it was")
+        return (folder / "data").read_text()
+
+    assert store.read("k", lambda f: (f / "data").write_text("good"), reader) == ("good", False)
+
+
+def test_a_store_that_is_too_small_for_its_readers_still_serves_them(tmp_path: Path) -> None:
+    def serve(number: int) -> int:
+        store = Store(tmp_path, max_bytes=1500)
+        for i in range(25):
+            key = f"k{(i + number) % 4}"
+            text, _ = store.read(
+                key, lambda f, k=key: (f / "data").write_text(k * 500), lambda f: (f / "data").read_text()
+            )
+            assert text == key * 500
+        return number
+
+    with ThreadPoolExecutor(3) as threads:
+        assert sorted(threads.map(serve, range(3))) == [0, 1, 2]

@@ -17,8 +17,9 @@ from harness.data.text import Example
 from harness.data.units import UnitRow
 from harness.task import Splits, Task
 
-POOL = 50
-"""Batches whose examples are sorted by length together; their order is shuffled again."""
+POOL = 4
+"""Batches whose examples are sorted by length together; their order is shuffled again. Small, since where the
+label goes with the length, batches of one length are batches of few labels."""
 
 
 @dataclass(slots=True)

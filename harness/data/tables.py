@@ -165,7 +165,7 @@ def _quoted(text: str, path: Path, delimiter: str) -> Iterator[tuple[int, list[s
     except csv.Error as e:
         raise HarnessError(
             f"{path}: the row that begins in line {start} is not well quoted ({e}); double the quotes inside "
-            "quoted fields, or read quotes as text with quoting=false"
+            "quoted fields, or read quotes as text with task.quoting=false"
         ) from None
     finally:
         csv.field_size_limit(old_limit)

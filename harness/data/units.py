@@ -146,7 +146,7 @@ class Encoded:
 
 
 def word_states(states: Tensor, units: Units, *, how: str = "first") -> Tensor:
-    """States of the words that each row owns.
+    """States of the words that each row owns, dense: see :func:`owned_word_states` for a long text's windows.
 
     Args:
         states: (B, S, H)
@@ -156,27 +156,40 @@ def word_states(states: Tensor, units: Units, *, how: str = "first") -> Tensor:
     Returns:
         (B, W, H); zeros for words that have no unit in this row.
     """
-    index = units.word_units  # (B, W)
-    owned = index >= 0
-    hidden = states.shape[-1]
-    first = states.gather(1, index.clamp(min=0)[..., None].expand(-1, -1, hidden))
+    rows, words, vectors = owned_word_states(states, units, how=how)
+    out = states.new_zeros(*units.word_units.shape, states.shape[-1]).to(vectors.dtype)
+    return out.index_put((rows, words), vectors)
+
+
+def owned_word_states(states: Tensor, units: Units, *, how: str = "first") -> tuple[Tensor, Tensor, Tensor]:
+    """States of the N words that the rows own; the cost is linear in the units, however long the text is.
+
+    Args:
+        states, units, how: as in :func:`word_states`.
+
+    Returns:
+        row (N,) and word (N,) of each, in this order, and their states (N, H).
+    """
+    rows, words = (units.word_units >= 0).nonzero(as_tuple=True)
+    first = states[rows, units.word_units[rows, words]]
+    if how == "first":
+        return rows, words, first
     if how == "mean":
-        first = _mean_by_word(states, units, fallback=first)
-    elif how != "first":
-        raise ValueError(f"word pooling {how!r} is neither 'first' nor 'mean'")
-    return first * owned[..., None]
+        return rows, words, _mean_by_word(states, units, rows=rows, words=words, fallback=first)
+    raise ValueError(f"word pooling {how!r} is neither 'first' nor 'mean'")
 
 
-def _mean_by_word(states: Tensor, units: Units, *, fallback: Tensor) -> Tensor:
-    rows, words = units.word_units.shape
+def _mean_by_word(states: Tensor, units: Units, *, rows: Tensor, words: Tensor, fallback: Tensor) -> Tensor:
+    """(N, H): mean over the units of each owned word, ``fallback`` (N, H) where it shares a unit."""
     last = units.segment.amax(dim=1, keepdim=True)
-    own = units.mask & (units.word_ids >= 0) & (units.segment == last)
-    slot = torch.where(own, units.word_ids, words)  # units of no word go to a slot of their own
-    total = states.new_zeros(rows, words + 1, states.shape[-1])
-    total.scatter_add_(1, slot[..., None].expand_as(states), states * own[..., None])
-    count = states.new_zeros(rows, words + 1).scatter_add_(1, slot, own.to(states.dtype))
-    mean = total[:, :words] / count[:, :words, None].clamp(min=1)
-    return torch.where(count[:, :words, None] > 0, mean, fallback)
+    number = torch.full_like(units.word_units, -1)
+    number[rows, words] = torch.arange(len(rows), device=number.device)
+    belongs = units.mask & (units.word_ids >= 0) & (units.segment == last)
+    slot = number.gather(1, units.word_ids.clamp(min=0)).masked_fill(~belongs, -1)
+    belongs = slot >= 0  # of a word this row owns
+    total = torch.zeros_like(fallback).index_add(0, slot[belongs], states[belongs])
+    count = torch.bincount(slot[belongs], minlength=len(rows))[:, None]
+    return torch.where(count > 0, total / count.clamp(min=1), fallback)
 
 
 POOLINGS = ("cls", "last", "mean", "max", "meanmax", "concat")

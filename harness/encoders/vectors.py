@@ -12,7 +12,6 @@ import hashlib
 import json
 import mmap
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -134,13 +133,8 @@ def open_vectors(
     store = Store(cache_dir / "vectors", max_bytes=MAX_BYTES)
     try:
         content = content_fingerprint(path, cache_dir=cache_dir, member=member, dim=dim)
-        for _ in range(2):
-            folder, _ = store.get(content[:32], lambda f: _build(f, path, member, dim, content))
-            try:
-                return VectorTable(folder)
-            except (ValueError, KeyError, TypeError, OSError):  # damaged: build it anew
-                shutil.rmtree(folder, ignore_errors=True)
-        return VectorTable(folder)
+        table, _ = store.read(content[:32], lambda f: _build(f, path, member, dim, content), VectorTable)
+        return table
     except OSError as e:
         raise HarnessError(
             f"cache_dir={cache_dir}: the table of {path} cannot be kept there ({e.strerror or e}); "

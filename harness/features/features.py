@@ -15,6 +15,7 @@ import torch
 from harness.data.sequences import Sequences
 from harness.data.units import Encoded, UnitRow, Units
 from harness.encoders.base import Encoder, Group, Windowing
+from harness.errors import HarnessError
 
 VERSION = 1
 Layers = str | list[int]
@@ -74,11 +75,20 @@ class Features:
 
 
 def pick_layers(encoded: Encoded, layers: Layers) -> torch.Tensor:
-    """(B, S, H) for ``top``, else (K, B, S, H): all layers for ``mix``, the named ones for a list."""
+    """(B, S, H) for ``top``, else (K, B, S, H): all layers for ``mix``, the named ones for a list.
+
+    Raises:
+        HarnessError: the encoder has no such layer.
+    """
     if layers == "top":
         return encoded.states
     assert encoded.layers is not None
-    return encoded.layers if layers == "mix" else encoded.layers[[int(i) for i in layers]]
+    if layers == "mix":
+        return encoded.layers
+    numbers = [int(layer) for layer in layers]
+    if max(numbers) >= len(encoded.layers):
+        raise HarnessError(f"encoder.layers={numbers}: the encoder has layers 0 to {len(encoded.layers) - 1}")
+    return encoded.layers[numbers]
 
 
 def length_batches(rows: Sequence[UnitRow], *, max_units: int) -> list[list[int]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
+from harness.settings import number, optional
 
 CARRY = ("nothing", "embeddings", "encoder")
 
@@ -31,16 +32,10 @@ class Strategy:
     layer_decay: float | None = None
 
     def __post_init__(self) -> None:
-        if self.carry not in CARRY:
-            raise HarnessError(f"strategy.carry={self.carry}: {did_you_mean(self.carry, CARRY)}")
+        if str(self.carry) not in CARRY:
+            raise HarnessError(f"strategy.carry={self.carry}: {did_you_mean(str(self.carry), CARRY)}")
         if self.lr is not None and self.relative_lr is not None:
             raise HarnessError("strategy.lr and strategy.relative_lr exclude each other: give one of them")
-        for name in ("lr", "relative_lr"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise HarnessError(f"strategy.{name}={value}: a rate is a number >= 0")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise HarnessError(f"strategy.layer_decay={self.layer_decay}: must lie in (0, 1]")
         if self.carry == "nothing" and (self.lr is not None or self.relative_lr is not None):
             raise HarnessError("strategy.carry=nothing has no carried part: leave lr and relative_lr out")
 
@@ -50,7 +45,18 @@ class Strategy:
         unknown = [k for k in config if k not in names and k not in ("recipe", "result_version", "about")]
         if unknown:
             raise HarnessError(f"strategy.{unknown[0]}: unknown key, {did_you_mean(unknown[0], names)}")
-        return cls(**{k: v for k, v in config.items() if k in names})
+        given = {k: v for k, v in config.items() if k in names}
+        rate = optional(number(low=0))
+        for key, check in (
+            ("lr", rate),
+            ("relative_lr", rate),
+            ("layer_decay", optional(number(low=1e-6, high=1))),
+        ):
+            given[key] = check(f"strategy.{key}", given.get(key))
+        # a factor of one is no factor
+        for key in ("relative_lr", "layer_decay"):
+            given[key] = None if given[key] == 1 else given[key]
+        return cls(**given)
 
     @property
     def frozen(self) -> bool:

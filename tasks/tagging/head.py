@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from harness.data.batch import IGNORE, Batch
-from harness.data.units import Encoded, word_states
+from harness.data.units import Encoded, owned_word_states
 from harness.task import HeadInput, Prediction
 
 
@@ -35,9 +35,12 @@ class TaggingHead(nn.Module):
         self.output = nn.Linear(spec.hidden, len(self.labels))
 
     def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
-        """``logits`` (B, W, L); rows of words that a window does not own mean nothing."""
-        states = word_states(encoded[-1].states, batch.units[-1], how=self.word_pooling)
-        return {"logits": self.output(self.dropout(states))}
+        """``logits`` (B, W, L), zero for words that a window does not own."""
+        units = batch.units[-1]
+        rows, words, states = owned_word_states(encoded[-1].states, units, how=self.word_pooling)
+        owned = self.output(self.dropout(states))
+        logits = owned.new_zeros(*units.word_units.shape, len(self.labels))
+        return {"logits": logits.index_put((rows, words), owned)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """Cross entropy summed over the words with a target, and their number; each word of an example has

@@ -1,0 +1,59 @@
+"""The record's schema: what is written comes back, what is damaged is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.record import Costs, Record, iter_records, read_record, write_record
+
+
+def record() -> Record:
+    return Record(
+        "complete", "task", "encoder", "strategy", "0123456789ab", 0, metric="m", test={"m": 0.5},
+        dev_history=[0.1, None], costs=Costs(train_seconds=1.5), partial=3, epoch=2,
+    )  # fmt: skip
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    write_record(tmp_path, record())
+    assert read_record(tmp_path) == record()
+
+
+def test_nan_is_none_on_disk(tmp_path: Path) -> None:
+    bad = record()
+    bad.test = {"m": float("nan")}
+    write_record(tmp_path, bad)
+    assert read_record(tmp_path).test == {"m": None}
+    assert "NaN" not in (tmp_path / "record.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("test", None), ("test", {"m": "0.9"}), ("variant", None), ("variant", []), ("reason", None),
+        ("versions", None), ("task", None), ("encoder", 5), ("n_test", None), ("n_test", True),
+        ("parameters", "x"), ("maximize", "no"), ("costs", {"train_seconds": "x"}), ("costs", None),
+        ("status", "done"), ("schema", "1"), ("schema", 99), ("dev_history", "x"), ("seed", 1.5),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_wrong_type_is_named(tmp_path: Path, field: str, value: Any) -> None:
+    write_record(tmp_path, record())
+    data = json.loads((tmp_path / "record.json").read_text())
+    (tmp_path / "record.json").write_text(json.dumps({**data, field: value}))
+    with pytest.raises(HarnessError, match=r"record.json"):
+        read_record(tmp_path)
+
+
+def test_damaged_records_are_listed_with_the_good_ones(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        folder = tmp_path / "t/e/s/c" / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        write_record(folder, record())
+    (folder / "record.json").write_text('{"status": "compl')
+    found = [type(r).__name__ for _, r in iter_records(tmp_path)]
+    assert found == ["Record", "HarnessError"]
