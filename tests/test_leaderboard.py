@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.errors import HarnessError
 from harness.leaderboard.board import make_board
 from harness.leaderboard.command import main
+from harness.leaderboard.configs import UNSET, lookup
 from harness.leaderboard.render import terminal
 from harness.record import Costs, Record, write_record
 
@@ -40,6 +42,12 @@ def save(root: Path, *records: Record) -> Path:
     for i, r in enumerate(records):
         write_record(root / "t" / "e" / "s" / f"{i:03d}" / f"seed-{r.seed}", r)
     return root
+
+
+def write_plain(folder: Path, r: Record) -> None:
+    """Without waiting for the disk: for many."""
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(asdict(r)))
 
 
 @pytest.fixture
@@ -111,6 +119,7 @@ def test_o01_failed_cells_are_shown_with_their_reason(
         tmp_path,
         record(0.4, encoder="A", cell="a"),
         record(encoder="B", cell="b", status="failed", reason="Traceback\nValueError: boom-B"),
+        record(encoder="P", cell="p", status="failed", reason="KeyError: 'x'\n(features.py:81)"),
         record(0.6, encoder="C", cell="c"),
         record(encoder="D", cell="d", status="timeout", reason="stopped after 5 s"),
         record(encoder="S", cell="s", status="skipped", reason="equals another cell"),
@@ -120,6 +129,7 @@ def test_o01_failed_cells_are_shown_with_their_reason(
     assert "0.4000" in out
     assert "0.6000" in out
     assert "t/B/full/b/seed-0: ValueError: boom-B" in out
+    assert "t/P/full/p/seed-0: KeyError: 'x'" in out
     assert "t/D/full/d/seed-0: timeout: stopped after 5 s" in out
     assert "t/S/full/s/seed-0: equals another cell" in out
     assert out.index("0.6000") < out.index("0.4000") < out.index("failed") < out.index("skipped")
@@ -209,10 +219,119 @@ def test_group_by_fields_and_settings(rows: Rows) -> None:
         options=("--group-by", "optimizer.lr"),
     )
     assert [(r["optimizer.lr"], r["mean"], r["n"]) for r in found] == [
-        ("(default)", pytest.approx(0.6), 1),
+        ("-", pytest.approx(0.6), 1),
         ("0.1", pytest.approx(0.3), 2),
     ]
     assert [r["encoder"] for r in found] == ["b", None]
+
+
+def with_configs(root: Path, *rates: float | None, **given: Any) -> Path:
+    """Records whose cells have configurations that differ in the rate, and in no variant."""
+    records = [record(0.1 * (i + 1), cell=str(i), encoder=f"e{i}", **given) for i in range(len(rates))]
+    save(root, *records)
+    for folder, rate in zip(sorted(root.glob("t/e/s/*/seed-*")), rates, strict=True):
+        config = {"body": {"name": "bilstm", "size": 3}, "optimizer": {"name": "adamw", "lr": rate}}
+        if rate is not None:
+            (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return root
+
+
+def test_group_by_a_resolved_setting_that_no_variant_holds(rows: Rows, tmp_path: Path) -> None:
+    with_configs(tmp_path, 1e-3, 3e-5, None)
+    found = rows(options=("--group-by", "optimizer.lr", "body"))
+    assert {(r["optimizer.lr"], r["body"], r["mean"]) for r in found} == {
+        ("0.001", "bilstm", 0.1), ("3e-05", "bilstm", 0.2), ("-", "-", 0.3),
+    }  # fmt: skip
+
+
+def test_group_by_counts_partial_records_when_they_are_shown(tmp_path: Path) -> None:
+    with_configs(tmp_path, 1e-3, partial=8)
+    assert main([str(tmp_path), "--partial", "--group-by", "optimizer.lr"]) == 0
+    with pytest.raises(HarnessError, match=r"did you mean optimizer\.lr"):
+        main([str(tmp_path), "--partial", "--group-by", "lr"])
+
+
+def test_a_row_that_pools_more_than_seeds_says_so() -> None:
+    two = [record(0.1, seed=0), record(0.2, seed=1, encoder="f", cell="c1")]
+    assert (
+        make_board(two, group_by=["strategy"]).tables[0].notes[0].startswith("note: ± over seeds, encoders:")
+    )
+    same = [record(0.1, seed=0), record(0.2, seed=1)]
+    assert make_board(same, group_by=["strategy"]).tables[0].notes == []
+    other = record(0.2, cell="c2", variant={"optimizer.lr": 1.0})
+    assert "± over variants" in make_board([record(), other], group_by=["encoder"]).tables[0].notes[0]
+
+
+LONG = {
+    "a": {"text": "words " * 40, "list": ["x: y", "z"], "deep": {"b": {"c": 1e-5}}, "none": None},
+    "text": {"b": "'a: \n  deep:\n"},
+    "a2": [1, 2],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("a.text", "words " * 40),
+        ("a.list", ["x: y", "z"]),
+        ("a.deep.b.c", 1e-5),
+        ("a.deep", {"b": {"c": 1e-5}}),
+        ("a.none", None),
+        ("text.b", "'a: \n  deep:\n"),
+        ("a2", [1, 2]),
+        ("b", UNSET),
+        ("a.c", UNSET),
+        ("a.deep.b.c.d", UNSET),
+        ("a.text.words", UNSET),
+        ("", UNSET),
+    ],
+)
+def test_one_key_is_read_from_a_yaml_file_without_the_rest(key: str, value: object) -> None:
+    assert lookup(yaml.safe_dump(LONG, sort_keys=False), key) == value
+
+
+def test_several_data_sets_under_one_name_are_told_apart() -> None:
+    records = [
+        record(0.5, cell="a", data="ab12cd34ffff"),
+        record(0.7, cell="b", data="00ff00ff0000", dev=0.9),
+        record(0.6, cell="c", encoder="old"),
+    ]
+    (table,) = make_board(records).tables
+    assert [row.labels["variant"] for row in table.rows] == ["data=00ff00ff", "", "data=ab12cd34"]
+    assert table.notes == [
+        "warning: task t holds results of 2 different data sets: give each its own task.name"
+    ]
+    assert len(make_board(records, select=True).tables[0].rows) == 3
+    assert make_board([records[0], records[2]]).tables[0].notes == []
+
+
+def test_tasks_can_be_chosen_or_given_by_their_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task in ("one", "two"):
+        r = record(task=task)
+        write_record(tmp_path / task / "e" / "s" / "c" / "seed-0", r)
+    main([str(tmp_path), "--task", "two"])
+    assert "one |" not in capsys.readouterr().out
+    main([str(tmp_path / "one")])
+    out = capsys.readouterr().out
+    assert "one |" in out
+    assert "two |" not in out
+    with pytest.raises(HarnessError, match="did you mean one"):
+        main([str(tmp_path), "--task", "oen"])
+
+
+def test_csv_and_json_hold_whole_counts_and_short_numbers(rows: Rows) -> None:
+    (row,) = rows(*(record(s, seed=i, parameters=11 + i) for i, s in enumerate((0.7, 0.85))))
+    assert (row["mean"], row["parameters"], row["dev"]) == (0.775, 12, 0.775)
+    assert isinstance(row["parameters"], int)
+    assert str(row["std"]) == "0.106066"
+
+
+def test_help_promises_no_statistics_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "no intervals and no paired tests yet" in " ".join(capsys.readouterr().out.split())
 
 
 def test_group_by_an_unknown_field_names_a_near_one(tmp_path: Path) -> None:
@@ -280,16 +399,34 @@ def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text().startswith(start)
 
 
+def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "r", record())
+    output = tmp_path / "b.xlsx"
+    with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.txt, not \.xlsx"):
+        main([str(tmp_path / "r"), "--output", str(output)])
+    assert not output.exists()
+    assert main([str(tmp_path / "r"), "--output", str(output), "--format", "csv"]) == 0
+
+
 def test_ten_thousand_records_in_five_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(0)
     for i in range(10_000):
         r = record(
             draw.random(), encoder=f"e{i % 97}", cell=f"{i // 5:012x}", seed=i % 5, dev_history=[0.5] * 10
         )
-        folder = tmp_path / "t" / "e" / "s" / r.cell / f"seed-{r.seed}"
-        folder.mkdir(parents=True)
-        (folder / "record.json").write_text(json.dumps(asdict(r)))
+        write_plain(tmp_path / "t" / "e" / "s" / r.cell / f"seed-{r.seed}", r)
     begin = time.process_time()
     main([str(tmp_path)])
     assert time.process_time() - begin < 5
     assert len(capsys.readouterr().out.splitlines()) > 2000
+
+
+def test_settings_of_two_thousand_cells_are_found_in_two_seconds(tmp_path: Path) -> None:
+    text = yaml.safe_dump({"encoder": {"recipe": {f"k{i}": i for i in range(60)}}, "optimizer": {"lr": 1e-3}})
+    for i in range(2000):
+        folder = tmp_path / "t" / "e" / "s" / f"{i:012x}" / "seed-0"
+        write_plain(folder, record(cell=f"{i:012x}"))
+        (folder / "config.yaml").write_text(text)
+    begin = time.process_time()
+    main([str(tmp_path), "--group-by", "optimizer.lr"])
+    assert time.process_time() - begin < 2

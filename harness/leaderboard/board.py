@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
-from harness.leaderboard.rows import Row, by_fields, by_variant, select_on_dev
-from harness.record import Record, iter_records
+from harness.errors import HarnessError, did_you_mean
+from harness.leaderboard.configs import Configs
+from harness.leaderboard.rows import (
+    Row,
+    by_fields,
+    by_variant,
+    check_fields,
+    data_sets,
+    headline,
+    pooled,
+    select_on_dev,
+)
+from harness.record import RECORD, Record, iter_records, read_record
 
 PARTIAL = "PARTIAL"
 
@@ -42,7 +52,7 @@ class Board:
 
     Attributes:
         tables: complete records first, partial ones (if asked for) after them.
-        failed: failed and timed-out cells with the last line of their error.
+        failed: failed and timed-out cells with the line that names their error.
         skipped: skipped cells grouped by reason.
         damaged: record files that cannot be read.
         notes: further lines.
@@ -55,24 +65,54 @@ class Board:
     notes: list[str]
 
 
-def read(folder: Path) -> tuple[list[Record], list[str]]:
-    """Readable records and messages about damaged ones.
+@dataclass(slots=True)
+class Found:
+    """What lies below a results folder: readable records, messages about damaged ones, configurations."""
+
+    records: list[Record]
+    damaged: list[str]
+    configs: Configs
+
+
+def read(folder: Path, *, tasks: Sequence[str] = ()) -> Found:
+    """The records of a results folder, or of one task's folder in it; of ``tasks`` alone if any are given.
 
     Raises:
-        HarnessError: there are no records.
+        HarnessError: there are no records, or none of such a task.
     """
-    records: list[Record] = []
+    filed: list[tuple[Record, Path]] = []
     damaged: list[str] = []
-    for _, found in iter_records(folder):
+    for place, found in _records(folder):
         if isinstance(found, Record):
-            records.append(found)
+            filed.append((found, place))
         else:
             damaged.append(str(found))
-    if records or damaged:
-        return records, damaged
+    if not filed and not damaged:
+        raise _nothing(folder)
+    names = {record.task for record, _ in filed}
+    for task in tasks:
+        if task not in names:
+            raise HarnessError(f"--task {task}: no record of it in {folder}; {did_you_mean(task, names)}")
+    kept = [(record, place) for record, place in filed if not tasks or record.task in tasks]
+    return Found([record for record, _ in kept], damaged, Configs(kept))
+
+
+def _records(folder: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
+    """As :func:`iter_records`; where that finds nothing, ``folder`` is taken for one task's."""
+    one = None
+    for one in iter_records(folder):
+        yield one
+    for path in sorted(folder.glob(f"*/*/*/seed-*/{RECORD}")) if one is None else ():
+        try:
+            yield path.parent, read_record(path.parent)
+        except HarnessError as e:
+            yield path.parent, e
+
+
+def _nothing(folder: Path) -> HarnessError:
     if not folder.is_dir():
-        raise HarnessError(f"{folder}: no such folder; give the results_dir of a run, `results` by default")
-    raise HarnessError(
+        return HarnessError(f"{folder}: no such folder; give the results_dir of a run, `results` by default")
+    return HarnessError(
         f"{folder}: no records below it (<task>/<encoder>/<strategy>/<cell>/seed-<n>/record.json); give the "
         "results_dir of a run itself, or run something first: harness task=demo_topic encoder=demo_bert"
     )
@@ -85,6 +125,7 @@ def make_board(
     partial: bool = False,
     select: bool = False,
     group_by: Sequence[str] = (),
+    configs: Configs | None = None,
 ) -> Board:
     """Turn records into a board.
 
@@ -93,19 +134,30 @@ def make_board(
         damaged: messages about files that are no records.
         partial: show partial records, in tables of their own.
         select: keep of each task, encoder and strategy the variant that is best on dev.
-        group_by: group by these fields instead of by variant.
+        group_by: group by these fields and settings instead of by variant.
+        configs: where the settings are found that neither record nor variant holds.
+
+    Raises:
+        HarnessError: nothing that is shown has one of the fields in ``group_by``.
     """
+    configs = configs or Configs()
     whole = [r for r in records if r.partial is None]
     left = [r for r in records if r.partial is not None]
-    tables = _tables(whole, select=select, group_by=group_by, partial=False)
+    shown = [*whole, *left] if partial else whole
+    check_fields(shown or left, group_by, configs)
+
+    def rows_of(some: Sequence[Record]) -> list[Row]:
+        rows = by_fields(some, group_by, configs=configs) if group_by else by_variant(some)
+        return select_on_dev(rows) if select else rows
+
+    tables = _tables(rows_of(whole), partial=False)
     notes = []
     if partial:
-        tables += _tables(left, select=select, group_by=group_by, partial=True)
+        tables += _tables(rows_of(left), partial=True)
     elif left:
         notes.append(
             f"{_count(len(left), 'partial record')} (run with a limit) left out; --partial shows them"
         )
-    shown = [*whole, *left] if partial else whole
     return Board(tables, _failures(shown), _skips(shown), list(damaged), notes)
 
 
@@ -113,12 +165,7 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 's'}"
 
 
-def _tables(
-    records: Sequence[Record], *, select: bool, group_by: Sequence[str], partial: bool
-) -> list[Table]:
-    rows = by_fields(records, group_by) if group_by else by_variant(records)
-    if select:
-        rows = select_on_dev(rows)
+def _tables(rows: Sequence[Row], *, partial: bool) -> list[Table]:
     metrics = _metrics_by_task(rows)
     found: dict[tuple[str, str, bool], Table] = {}
     for row in rows:
@@ -149,6 +196,12 @@ def _warnings(table: Table, metrics: Sequence[tuple[str, bool]]) -> list[str]:
     if len(metrics) > 1:
         names = ", ".join(sorted({name for name, _ in metrics}))
         out.append(f"warning: records of {table.task} have different metrics ({names}): one table each")
+    sets = data_sets(r for row in table.rows for r in row.records)[table.task]
+    if len(sets) > 1:
+        out.append(
+            f"warning: task {table.task} holds results of {len(sets)} different data sets: "
+            "give each its own task.name"
+        )
     sizes = sorted({r.n_test for r in done})
     if len(sizes) > 1:
         seen = " and ".join(map(str, sizes))
@@ -160,6 +213,9 @@ def _warnings(table: Table, metrics: Sequence[tuple[str, bool]]) -> list[str]:
     hosts = {r.costs.host for r in done}
     if len(hosts) > 1:
         out.append(f"note: run on {len(hosts)} hosts: seconds are not comparable between rows")
+    over = pooled(table.rows)
+    if over and over != ["seeds"]:
+        out.append(f"note: ± over {', '.join(over)}: a row pools what it does not name")
     return out
 
 
@@ -171,10 +227,8 @@ def _failures(records: Iterable[Record]) -> list[tuple[str, str]]:
     out = []
     for r in records:
         if r.status in ("failed", "timeout"):
-            lines = [line for line in r.reason.splitlines() if line.strip()] or ["no reason kept"]
-            out.append(
-                (_title(r), lines[-1].strip() if r.status == "failed" else f"timeout: {lines[-1].strip()}")
-            )
+            said = headline(r.reason)
+            out.append((_title(r), said if r.status == "failed" else f"timeout: {said}"))
     return out
 
 
@@ -191,7 +245,10 @@ def _skips(records: Iterable[Record]) -> list[tuple[str, str]]:
 
 
 def as_rows(board: Board) -> list[dict[str, Any]]:
-    """The rows of all tables as plain data, for json and csv. ``mean`` is None without a complete cell."""
+    """The rows of all tables as plain data, for json and csv. ``mean`` is None without a complete cell.
+
+    Counts are whole numbers, everything else has six digits.
+    """
     return [_plain(row, table) for table in board.tables for row in table.rows]
 
 
@@ -212,20 +269,20 @@ def _plain(row: Row, table: Table) -> dict[str, Any]:
         "metric": table.metric,
         "maximize": table.maximize,
         "state": row.state,
-        "mean": row.mean,
-        "std": row.std,
-        "min": min(row.scores) if row.mean is not None else None,
-        "max": max(row.scores) if row.mean is not None else None,
+        "mean": _six(row.mean),
+        "std": _six(row.std),
+        "min": _six(min(row.scores)) if row.mean is not None else None,
+        "max": _six(max(row.scores)) if row.mean is not None else None,
         "n": len(row.scores),
-        "dev": row.dev,
+        "dev": _six(row.dev),
         "tried": row.tried,
         "complete": len(row.complete),
         "diverged": row.diverged,
         "failed": row.failed,
         "skipped": row.skipped,
-        "train_seconds": row.average(lambda r: r.costs.train_seconds) if one_host else None,
-        "parameters": row.average(lambda r: r.parameters),
-        "trained_parameters": row.average(lambda r: r.trained_parameters),
+        "train_seconds": _six(row.average(lambda r: r.costs.train_seconds)) if one_host else None,
+        "parameters": _whole(row.average(lambda r: r.parameters)),
+        "trained_parameters": _whole(row.average(lambda r: r.trained_parameters)),
         "host": next(iter(row.hosts), None) if one_host else None,
         "n_test": shared("n_test"),
         "partial": table.partial,
@@ -233,6 +290,14 @@ def _plain(row: Row, table: Table) -> dict[str, Any]:
     }
 
 
+def _six(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
 def _reason(row: Row) -> str | None:
-    reasons = {r.reason.strip().splitlines()[-1] for r in row.records if r.reason.strip()}
+    reasons = {headline(r.reason) for r in row.records if r.reason.strip()}
     return "; ".join([*sorted(reasons), *row.notes]) or None

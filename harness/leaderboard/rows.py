@@ -16,12 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
+from harness.leaderboard.configs import UNSET, Configs
 from harness.record import Costs, Record
 
 RECORD_FIELDS = tuple(f.name for f in fields(Record) if f.name not in ("variant", "costs"))
 COST_FIELDS = tuple(f"costs.{f.name}" for f in fields(Costs))
-NOT_SET = "(default)"
-"""Shown for a variant key that a record leaves at its default."""
+NOT_SET = "-"
+"""Shown for a cell that has no such setting."""
 
 
 @dataclass
@@ -142,32 +143,73 @@ def by_variant(records: Iterable[Record]) -> list[Row]:
     return rows
 
 
-def by_fields(records: Sequence[Record], names: Sequence[str]) -> list[Row]:
-    """One row a task and combination of values of ``names``: fields of the record or keys of its variant.
-
-    Raises:
-        HarnessError: no record has such a field.
-    """
-    variant_keys = {key for r in records for key in r.variant}
-    for name in names:
-        if name not in variant_keys and name not in RECORD_FIELDS + COST_FIELDS:
-            options = [*RECORD_FIELDS, *COST_FIELDS, *variant_keys]
-            raise HarnessError(f"--group-by {name}: no record has this field, {did_you_mean(name, options)}")
+def by_fields(
+    records: Sequence[Record], names: Sequence[str], *, configs: Configs | None = None
+) -> list[Row]:
+    """One row a task and combination of values of ``names``: fields of the record, or resolved settings."""
+    configs = configs or Configs()
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:
-        groups.setdefault((r.task, *(_field(r, name) for name in names)), []).append(r)
+        groups.setdefault((r.task, *(_field(r, name, configs) for name in names)), []).append(r)
     rows = []
     for (task, *values), members in groups.items():
         rows += _by_metric(task, dict(zip(names, values, strict=True)), members)
     return rows
 
 
-def _field(record: Record, name: str) -> str:
-    if name in record.variant:
-        return _value(record.variant[name])
+def check_fields(records: Sequence[Record], names: Sequence[str], configs: Configs) -> None:
+    """Refuse what is neither a record's field nor a setting of any cell.
+
+    Raises:
+        HarnessError: it names the nearest fields and settings.
+    """
+    variant_keys = {key for r in records for key in r.variant}
+    for name in names:
+        if name in variant_keys or name in RECORD_FIELDS + COST_FIELDS:
+            continue
+        if all(configs.get(r, name) is UNSET for r in records):
+            hint = nearest([*RECORD_FIELDS, *COST_FIELDS, *variant_keys, *configs.keys()], name)
+            raise HarnessError(f"--group-by {name}: no record or configuration has this, {hint}")
+
+
+def nearest(options: Iterable[str], name: str) -> str:
+    """A half sentence: the options that end in ``name``, else those that read like it."""
+    same = sorted({o for o in options if o.rpartition(".")[2] == name and "recipe" not in o})
+    return f"did you mean {' or '.join(same[:3])}?" if same else did_you_mean(name, options)
+
+
+def _field(record: Record, name: str, configs: Configs) -> str:
     if name in COST_FIELDS:
         return _value(getattr(record.costs, name.removeprefix("costs.")))
-    return _value(getattr(record, name)) if name in RECORD_FIELDS else NOT_SET
+    if name in RECORD_FIELDS:
+        return _value(getattr(record, name))
+    if name in record.variant:
+        return _value(record.variant[name])
+    value = configs.get(record, name)
+    return NOT_SET if value is UNSET else _value(value)
+
+
+def pooled(rows: Iterable[Row]) -> list[str]:
+    """What differs within rows, the seed first: the spread of such a row is over all of it."""
+    found: dict[str, bool] = {}
+    for group in (row.complete for row in rows):
+        kinds = {(r.encoder, r.strategy) for r in group}
+        differ = {
+            "seeds": len({r.seed for r in group}) > 1,
+            "encoders": len({encoder for encoder, _ in kinds}) > 1,
+            "strategies": len({strategy for _, strategy in kinds}) > 1,
+            "variants": len({(r.encoder, r.strategy, variant_text(r.variant)) for r in group}) > len(kinds),
+            "data sets": len({r.data for r in group if r.data}) > 1,
+        }
+        differ["cells"] = len({r.cell for r in group}) > 1 and not any([*differ.values()][1:])
+        found = {name: found.get(name, False) or value for name, value in differ.items()}
+    return [name for name, value in found.items() if value]
+
+
+def headline(reason: str) -> str:
+    """The line of a reason that says what went wrong: the first, or the last below a traceback's head."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason kept"]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _by_metric(task: str, labels: dict[str, str], records: list[Record]) -> list[Row]:
@@ -185,7 +227,12 @@ def _is(record: Record, metric: tuple[str, bool]) -> bool:
 
 
 def _tell_apart(rows: list[Row]) -> None:
-    """Name the cell where two rows would otherwise read the same (other data under the same names)."""
+    """Name the data where a task has several, and the cell where two rows would still read the same."""
+    sets = data_sets(row.records[0] for row in rows)
+    for row in rows:
+        first = row.records[0]
+        if first.data and len(sets[row.task]) > 1:
+            row.labels["variant"] = f"{row.labels['variant']} data={first.data[:8]}".strip()
     seen: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         seen.setdefault((row.task, row.metric, *row.labels.values()), []).append(row)
@@ -194,14 +241,23 @@ def _tell_apart(rows: list[Row]) -> None:
             row.labels["variant"] = f"{row.labels['variant']} cell={row.records[0].cell[:8]}".strip()
 
 
+def data_sets(records: Iterable[Record]) -> dict[str, set[str]]:
+    """Fingerprints of the data that each task's name stands for; unknown ones left out."""
+    out: dict[str, set[str]] = {}
+    for r in records:
+        out.setdefault(r.task, set()).update([r.data] if r.data else [])
+    return out
+
+
 def select_on_dev(rows: Sequence[Row]) -> list[Row]:
     """Of the variants of one task, encoder and strategy the one with the best mean dev score.
 
-    Test scores play no part. Where no variant has a dev score, all stay, with a note.
+    Test scores play no part, and variants run on different data are not chosen from. Where no variant has a
+    dev score, all stay, with a note.
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (row.task, row.metric, row.labels["encoder"], row.labels["strategy"])
+        key = (row.task, row.metric, row.labels["encoder"], row.labels["strategy"], row.records[0].data)
         groups.setdefault(key, []).append(row)
     return [row for group in groups.values() for row in _chosen(group)]
 
