@@ -68,6 +68,12 @@ def test_list_honours_config_dir(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main(["list", "encoders", "--config-dir", "mine"]) == 0
     assert "own" in capsys.readouterr().out.split()
     assert cli.main(["list", "encoders", "--config-dir", "none"]) == 2
+    for before in (["--config-dir", "mine"], ["--config-dir=mine"]):
+        capsys.readouterr()
+        assert cli.main([*before, "list", "encoders"]) == 0
+        assert "own" in capsys.readouterr().out.split()
+    assert cli.main(["-m", "status"]) == 2
+    assert "write harness status" in capsys.readouterr().err
 
 
 def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> None:
@@ -164,6 +170,9 @@ def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.Capture
     }
     assert cli.main(["status"]) == 0
     assert "failed: ValueError: boom\n" in capsys.readouterr().out
+    assert cli.main(["status", "results/t", "--json"]) == 0
+    of_one = json.loads(capsys.readouterr().out)["groups"]["t/e/s"]
+    assert of_one == {"complete": 1, "failed": 1, "skipped": 1, "unfinished": 2, "damaged": 1}
     assert cli.main(["status", "nowhere"]) == 2
 
 
@@ -195,6 +204,44 @@ def test_rm_archives_by_path_name_or_start_of_the_id(
     archived = list((results / ".archive").glob("*/t/e/s/*/*/record.json"))
     assert len(archived) == 3
     assert read_record(archived[0].parent).status == "complete"
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("t", 3), ("t/e", 3), ("t/e/s/", 3), ("results/t/e", 3)])
+def test_rm_of_a_task_encoder_or_strategy_counts_what_it_archives(
+    name: str, seeds: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    for cell, seed in (("abc1", 0), ("abc1", 1), ("abd2", 0)):
+        put(results, cell, seed=seed)
+    assert cli.main(["show", name]) == 2
+    assert "t/e/s/abc1\n  t/e/s/abd2" in capsys.readouterr().err
+    assert cli.main(["rm", name]) == 0
+    assert f"archived {seeds} seeds of {name}" in capsys.readouterr().out
+    assert [p.name for p in results.iterdir()] == [".archive"]
+    (stamp,) = (results / ".archive").iterdir()
+    assert cli.main(["rm", str(stamp / "t")]) == 2
+    assert cli.main(["rm", str(stamp / "t/e/s/abd2")]) == 2
+    assert "archived already" in capsys.readouterr().err
+    (stamp / "t").rename(results / "t")
+    assert collect(results)["counts"] == {"complete": 3}
+
+
+def test_an_unknown_cell_gets_the_nearest_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "results", "abcdef012345")
+    put(tmp_path / "results", "999999999999")
+    for wrong in ("abcdef012354", "t/e/x/abcdef012345"):
+        assert cli.main(["show", wrong]) == 2
+        assert "the nearest:\n  t/e/s/abcdef012345" in capsys.readouterr().err
+    assert cli.main(["rm", "results"]) == 2
+    assert cli.main(["rm", "x", "--results", "nowhere"]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_rm_refuses_a_name_that_is_a_task_and_begins_an_id(tmp_path: Path) -> None:
+    put(tmp_path / "results", "tabc")
+    put(tmp_path / "results", "x")
+    assert cli.main(["rm", "t"]) == 2
+    assert collect(tmp_path / "results")["counts"] == {"complete": 2}
 
 
 def test_rm_leaves_a_running_cell_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

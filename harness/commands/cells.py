@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from harness.errors import HarnessError, did_you_mean
+from harness.errors import HarnessError
 from harness.pool import LOCK
 
+ARCHIVE = ".archive"
+_LISTED = 10
 
-def find(cell: str, *, results: Path) -> list[Path]:
+
+def find(cell: str, *, results: Path, groups: bool = False) -> list[Path]:
     """The seed folders that ``cell`` names, sorted.
 
+    Args:
+        cell: a path, ``task/encoder/strategy/id[/seed-n]``, or the start of an id.
+        results: the results folder that names are looked up in.
+        groups: whether a task, ``task/encoder`` or ``task/encoder/strategy`` names all cells below it.
+
     Raises:
-        HarnessError: none, or several cells at once.
+        HarnessError: none, or several cells at once; the message names the nearest, or those.
     """
     for place in (Path(cell), results / cell):
         found = _seeds(place)
         if found:
             return found
-    if "/" not in cell.strip("/") and cell:
-        matches = sorted(p for p in results.glob(f"*/*/*/{glob.escape(cell)}*") if _seeds(p))
-        if len(matches) > 1:
-            listed = "".join(f"\n  {m}" for m in matches[:10])
-            raise HarnessError(f"{cell}: {len(matches)} cells begin so; write more of the id:{listed}")
-        if matches:
-            return _seeds(matches[0])
-    ids = [p.name for p in results.glob("*/*/*/*") if _seeds(p)]
-    raise HarnessError(f"{cell}: no such cell in {results}; {did_you_mean(cell.rpartition('/')[2], ids)}")
+    matches = _begin_with(cell, results=results)
+    for place in (Path(cell), results / cell):
+        found = _below(place)
+        if found and (matches or not groups):
+            named = sorted({f.parent for f in found} | {m.absolute() for m in matches})
+            raise HarnessError(f"{cell}: {len(named)} cells are named so; write one of:{_listing(named)}")
+        if found:
+            return found
+    if len(matches) > 1:
+        raise HarnessError(f"{cell}: {len(matches)} cells begin so; write more of the id:{_listing(matches)}")
+    if matches:
+        return _seeds(matches[0])
+    raise HarnessError(f"{cell}: no such cell in {results}; {_nearest(cell, results=results)}")
+
+
+def title(folder: Path) -> str:
+    """``task/encoder/strategy/id`` of a cell's folder."""
+    return "/".join(folder.parts[-4:])
+
+
+def _begin_with(cell: str, *, results: Path) -> list[Path]:
+    if not cell or "/" in cell.strip("/"):
+        return []
+    return sorted(p for p in results.glob(f"*/*/*/{glob.escape(cell)}*") if _seeds(p))
+
+
+def _below(place: Path) -> list[Path]:
+    """Seed folders below a task's, an encoder's or a strategy's folder; none of other folders."""
+    if not place.is_dir() or ARCHIVE in place.absolute().parts:
+        return []
+    for depth in (2, 3, 4):
+        found = [p.absolute() for p in place.glob("/".join("*" * (depth - 1)) + "/seed-*") if p.is_dir()]
+        if found:
+            return sorted(found, key=lambda p: (p.parent, _number(p)))
+    return []
+
+
+def _nearest(cell: str, *, results: Path) -> str:
+    if not results.is_dir():
+        return "there is no such folder; give --results DIR"
+    titles = [title(p) for p in results.glob("*/*/*/*") if _seeds(p)]
+    if not titles:
+        return "it holds no cells"
+    by_id: dict[str, str] = {t.rpartition("/")[2]: t for t in titles}
+    wanted = cell.strip("/")
+    near = difflib.get_close_matches(wanted, titles, n=5, cutoff=0.6)
+    near += [by_id[i] for i in difflib.get_close_matches(wanted.rpartition("/")[2], by_id, n=5, cutoff=0.5)]
+    near += difflib.get_close_matches(wanted, titles, n=5, cutoff=0.0)
+    return "the nearest:" + "".join(f"\n  {t}" for t in list(dict.fromkeys(near))[:5])
+
+
+def _listing(cells: list[Path]) -> str:
+    more = [f"\n  and {len(cells) - _LISTED} more"] if len(cells) > _LISTED else []
+    return "".join([*(f"\n  {title(c)}" for c in cells[:_LISTED]), *more])
 
 
 def is_running(folder: Path) -> bool:

@@ -96,7 +96,8 @@ def _no_such_key(text: str, *, argv: list[str]) -> str | None:
 def nearest_key(key: str, valid: list[str]) -> str:
     """The valid dotted keys nearest to ``key``: the same last part elsewhere, or a similar spelling."""
     last = key.rpartition(".")[2]
-    same = [k for k in valid if k.rpartition(".")[2] == last]
+    # the shallow ones first: a setting of the engine before an encoder's recipe for it
+    same = sorted((k for k in valid if k.rpartition(".")[2] == last), key=lambda k: k.count("."))
     if same:
         return f"did you mean {' or '.join(same[:3])}?"
     near = difflib.get_close_matches(key, valid, n=3, cutoff=0.6)

@@ -6,32 +6,47 @@ import argparse
 from datetime import datetime
 from pathlib import Path
 
-from harness.commands.cells import find, is_running
+from harness.commands.cells import ARCHIVE, find, is_running
 from harness.errors import HarnessError
 
 
 def main(argv: list[str]) -> int:
     """Archive the cells; nothing is moved when one of them cannot be found or is running."""
-    parser = argparse.ArgumentParser(prog="harness rm", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="harness rm",
+        description=__doc__,
+        epilog="To have them back, move them from there to where they were.",
+    )
     parser.add_argument(
-        "cells", nargs="+", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or id"
+        "cells",
+        nargs="+",
+        metavar="CELL",
+        help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
+        "task, task/encoder or task/encoder/strategy: all cells below it",
     )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     args = parser.parse_args(argv)
-    folders = list(dict.fromkeys(f for cell in args.cells for f in find(cell, results=args.results)))
-    running = [f for f in folders if is_running(f)]
-    if running:
-        raise HarnessError(f"{running[0]}: is running; stop its sweep first")
+    named = {cell: find(cell, results=args.results, groups=True) for cell in args.cells}
+    for folder in (f for folders in named.values() for f in folders):
+        if ARCHIVE in folder.parts:
+            raise HarnessError(f"{folder}: is archived already")
+        if is_running(folder):
+            raise HarnessError(f"{folder}: is running; stop its sweep first")
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
-    for folder in folders:
-        print(f"{folder} -> {archive(folder, stamp=stamp)}")
+    done: set[Path] = set()
+    for cell, folders in named.items():
+        moved = [archive(folder, stamp=stamp) for folder in folders if folder not in done]
+        done.update(folders)
+        print(f"archived {len(moved)} seed{'' if len(moved) == 1 else 's'} of {cell}")
+        for place in sorted({target.parents[4] for target in moved}):
+            print(f"  in {place}")
     return 0
 
 
 def archive(folder: Path, *, stamp: str) -> Path:
     """Move one seed folder below ``.archive/<stamp>`` of its results folder; empty folders above it go."""
     results = folder.parents[4] if len(folder.parents) > 4 else folder.parent
-    target = results / ".archive" / stamp / folder.relative_to(results)
+    target = results / ARCHIVE / stamp / folder.relative_to(results)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder.rename(target)
     for above in list(folder.parents)[:4]:

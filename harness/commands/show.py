@@ -14,7 +14,9 @@ from harness.record import read_record
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="harness show", description=__doc__)
-    parser.add_argument("cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or id")
+    parser.add_argument(
+        "cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or the start of an id"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     args = parser.parse_args(argv)
     folders = find(args.cell, results=args.results)

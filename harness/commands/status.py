@@ -19,18 +19,30 @@ COUNTED = (*STATUSES, "running", "unfinished", "damaged")
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="harness status", description=__doc__)
-    parser.add_argument("results", type=Path, metavar="DIR", nargs="?", default=Path("results"))
+    parser.add_argument(
+        "results",
+        type=Path,
+        metavar="DIR",
+        nargs="?",
+        default=Path("results"),
+        help="results folder, or a task's in it (default: results)",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
     args = parser.parse_args(argv)
     if not args.results.is_dir():
         raise HarnessError(f"{args.results}: no such results folder")
     report = collect(args.results)
+    if not report["cells"] and any(args.results.glob("*/*/*/seed-*")):
+        task = args.results.absolute()
+        report = collect(task.parent, task=task.name)
     print(json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report)))
     return 0
 
 
-def collect(results: Path) -> dict[str, Any]:
+def collect(results: Path, *, task: str | None = None) -> dict[str, Any]:
     """Counts by status, in all and by task/encoder/strategy; failures with reasons; cells that run now.
+
+    ``task`` leaves the folders of all other tasks out.
 
     A folder without a record is ``running`` while a sweep holds its lock and ``unfinished`` otherwise.
     """
@@ -38,7 +50,7 @@ def collect(results: Path) -> dict[str, Any]:
     groups: dict[str, Counter[str]] = {}
     failures: list[dict[str, str]] = []
     running: list[str] = []
-    for folder in seed_folders(results):
+    for folder in seed_folders(results, task=task):
         title = folder[len(str(results)) :].strip("/")
         status, reason = _state(folder)
         total[status] += 1
@@ -57,11 +69,11 @@ def collect(results: Path) -> dict[str, Any]:
     }
 
 
-def seed_folders(results: Path) -> Iterator[str]:
+def seed_folders(results: Path, *, task: str | None = None) -> Iterator[str]:
     """Paths of ``<task>/<encoder>/<strategy>/<id>/seed-<n>`` below ``results``, in order; hidden ones are not
     looked into."""
-    level = [str(results)]
-    for _ in range(4):
+    level = _subfolders(str(results)) if task is None else [os.path.join(results, task)]
+    for _ in range(3):
         level = [child for folder in level for child in _subfolders(folder)]
     for folder in level:
         yield from (f for f in _subfolders(folder) if os.path.basename(f).startswith("seed-"))
