@@ -110,6 +110,7 @@ def launch(
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
     cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
+    _check_data(_settle({str(cell.folder): cell for cell in cells})[1])
     records = execute(cells, slots=places)
     return [
         _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
@@ -134,6 +135,7 @@ def run_job(config: DictConfig) -> float | None:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
         cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
+        _check_data(_settle({str(cell.folder): cell})[1])
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
@@ -169,7 +171,6 @@ def execute(
         if driver.stopped:
             return known
     if todo:
-        _check_data(todo)
         counts = Counts(
             expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
         )
@@ -231,12 +232,9 @@ def _check_data(cells: Sequence[Cell]) -> None:
     """
     seen: set[str] = set()
     for cell in cells:
-        config = {
-            "task": cell.config["task"],
-            "limit": cell.config["limit"],
-            "trainer": cell.config["trainer"]["select"],
-        }
-        key = data_fingerprint([config, cell.files])
+        trainer = cell.config.get("trainer") or {}
+        parts = [cell.config["task"], cell.config.get("limit"), trainer.get("select"), cell.files.get("task")]
+        key = data_fingerprint(parts)
         if key in seen:
             continue
         seen.add(key)

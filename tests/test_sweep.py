@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cell_runners
 import pytest
 from cell_runners import make_cell
 
 from harness import cli, identity, resolve, sweep
+from harness.errors import HarnessError
 from harness.progress import Counts, LiveDisplay, duration, event_text
 from harness.record import Record, read_record
 from harness.slots import Slot
@@ -28,6 +30,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
+    monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
     monkeypatch.setattr(sweep, "RUNNER", "cell_runners:act")
     monkeypatch.setattr(sweep, "PRELOAD", ("cell_runners",))
     return lambda *arguments: cli.main(list(arguments))
@@ -182,14 +185,36 @@ def test_the_sweep_is_free_of_torch(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
-def test_a_damaged_record_refuses_the_sweep_and_names_the_mend(
-    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert harness("optimizer.lr=1") == 0
-    path = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0" / "record.json"
-    path.write_text("{")
-    assert harness("optimizer.lr=1") == 2
-    assert "harness rm" in capsys.readouterr().err
+def test_a_damaged_record_is_set_aside_and_its_cell_runs_again(harness: Cli, tmp_path: Path) -> None:
+    assert harness("-m", "optimizer.lr=1,2") == 0
+    folder = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0"
+    (folder / "record.json").write_text("{")
+    assert harness("-m", "optimizer.lr=1,2") == 0
+    assert read_record(folder).status == "complete"
+    assert [p.read_text() for p in folder.glob("record.json.damaged-*")] == ["{"]
+    assert ran(tmp_path / "results") == ["1 0", "2 0", "1 0"]
+
+
+@pytest.mark.parametrize("sweeping", [(), ("-m",)])
+def test_data_that_cannot_be_read_refuse_the_command_before_any_cell(
+    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    sweeping: tuple[str, ...],
+) -> None:  # fmt: skip
+    def broken(cell: Any) -> None:
+        raise HarnessError("a.csv: there is no column lable; did you mean label?")
+
+    monkeypatch.setattr(resolve, "read_data", broken)
+    assert harness(*sweeping, "optimizer.lr=1") == 2
+    err = capsys.readouterr().err
+    assert "did you mean label?" in err
+    assert "Traceback" not in err
+    assert ran(tmp_path / "results") == []
+    assert records(tmp_path / "results") == {}
+
+
+def test_what_the_data_are_is_said_once(harness: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert harness("-m", "optimizer.lr=1,2", "seed=0,1") == 0
+    assert capsys.readouterr().err.count("dev: 10 % cut from train") == 1
 
 
 def test_live_lines_show_cells_and_print_failures(tmp_path: Path) -> None:
