@@ -145,6 +145,22 @@ def test_o13_text_reaches_the_configuration_as_given(capsys: pytest.CaptureFixtu
     assert job["optimizer"]["lr"] == 1e-5
 
 
+@pytest.mark.parametrize(("limits", "option"), [((8, 8), " --partial"), ((8, None), "")])
+def test_a_sweep_with_a_limit_ends_with_a_command_that_shows_it(
+    limits: tuple[int | None, int | None], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from harness.commands.run import _last_words
+    from harness.sweep import Driver
+
+    records = {
+        str(n): Record("complete", "t", "e", "s", "c", seed=n, partial=limit)
+        for n, limit in enumerate(limits)
+    }
+    driver = Driver(records=records, roots={tmp_path / "results": None}, wanted=set(records))
+    assert _last_words(driver) == 0
+    assert capsys.readouterr().out.endswith(f"harness leaderboard results{option}\n")
+
+
 def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results"
     put(results, "a")

@@ -101,8 +101,11 @@ def _last_words(driver: object) -> int:
             print(line)
         if len(driver.wanted) == 1 and records and records[0].status == "complete":
             print(f"{next(iter(driver.records))}: {progress.score_text(records[0])}")
+        # a board without its partial records would be empty
+        limited = bool(records) and all(r.partial is not None for r in records)
+        partial = " --partial" if limited else ""
         for root in driver.roots:
-            print(f"harness leaderboard {shlex.quote(_short(root))}")
+            print(f"harness leaderboard {shlex.quote(_short(root))}{partial}")
     if driver.interrupted:
         return 130
     return 1 if driver.failed else 0
