@@ -62,9 +62,11 @@ def test_encode_all_layers_and_modes(vectors: Path) -> None:
     assert enc.training
     with pytest.raises(HarnessError, match="did you mean all"):
         enc.encode(["x"], layers="al")
+    with pytest.raises(HarnessError, match=r"encoder\.layers=mix"):
+        enc.encode(["x"], layers="mix")
 
 
-@pytest.mark.parametrize("bad", ["the cat", [["the", ""]], [["the", 3]]])
+@pytest.mark.parametrize("bad", ["the cat", [["the", ""]], [["the", 3]], [1], [None]])
 def test_encode_refuses_what_is_no_list_of_sentences(vectors: Path, bad: object) -> None:
     with pytest.raises(HarnessError):
         load(vectors).encode(bad)  # type: ignore[arg-type]
@@ -73,6 +75,8 @@ def test_encode_refuses_what_is_no_list_of_sentences(vectors: Path, bad: object)
 def test_names_options_and_files_are_checked(vectors: Path, tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="did you mean static"):
         harness.load_encoder("statics")
+    with pytest.raises(HarnessError, match=r'load_encoder\("bert", path='):
+        harness.load_encoder("some/checkpoint")
     with pytest.raises(HarnessError, match="did you mean lower_fallback"):
         load(vectors, lower_falback=True)
     with pytest.raises(HarnessError, match=r"did you mean v\.txt"):

@@ -70,7 +70,12 @@ def encoder_config(name: str, *, config_dir: str | os.PathLike[str] | None = Non
     folders = [conf_dir(), *([] if config_dir is None else [Path(config_dir).expanduser().absolute()])]
     names = {p.stem for folder in folders for p in (folder / "encoder").glob("*.yaml")}
     if name not in names:
-        raise HarnessError(f"encoder {name}: there is none of that name, {did_you_mean(name, names)}")
+        where = (
+            f'; a checkpoint\'s folder goes to path: load_encoder("bert", path={name!r})'
+            if "/" in name
+            else ""
+        )
+        raise HarnessError(f"encoder {name}: there is none of that name, {did_you_mean(name, names)}{where}")
     search = [f"hydra.searchpath=['file://{folders[-1]}']"] if config_dir is not None else []
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):
@@ -91,7 +96,8 @@ def encode(
 ) -> list[np.ndarray]:
     """Vectors of the words of each sentence; see :meth:`harness.encoders.base.Encoder.encode`."""
     if layers not in ("top", "all"):
-        raise HarnessError(f"layers={layers!r}: {did_you_mean(str(layers), ('top', 'all'))}")
+        hint = " (a mix is learnt in a cell: encoder.layers=mix)" if layers == "mix" else ""
+        raise HarnessError(f"layers={layers!r}: {did_you_mean(str(layers), ('top', 'all'))}{hint}")
     if batch_size < 1:
         raise HarnessError(f"batch_size={batch_size}: must be at least 1")
     texts = [_text(s, i) for i, s in _checked(sentences)]
@@ -140,6 +146,8 @@ def _checked(sentences: Sequence[str | Sequence[str]]) -> Iterator[tuple[int, st
 def _text(sentence: str | Sequence[str], index: int) -> Text:
     if isinstance(sentence, str):
         return Text.from_string(sentence)
+    if not isinstance(sentence, Sequence):
+        raise HarnessError(f"sentence {index}: {sentence!r} is neither a string nor a list of words")
     words = list(sentence)
     for word in words:
         if not isinstance(word, str) or not word:
