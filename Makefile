@@ -22,12 +22,15 @@ help:
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the project and what it needs into $(VENV): several minutes where torch must be downloaded"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 setup: $(STAMP)
+	@echo "Ready: $(VENV)/bin/harness --help, or make demo (about 5 minutes on 2 cores)"
 
 demo: $(STAMP)
+	@echo "45 cells (3 encoders x 5 strategies x 3 tasks), two at a time: about 5 minutes on 2 cores, then the leaderboard"
 	@$(VENV)/bin/harness -m experiment=demo $(ARGS); code=$$?; \
 	  $(VENV)/bin/harness leaderboard results/demo && \
 	  echo && echo "Records, predictions and logs: results/demo. Again: harness leaderboard results/demo" && exit $$code
