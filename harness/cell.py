@@ -18,7 +18,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import OmegaConf
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.data.text import Example
@@ -26,7 +25,7 @@ from harness.features.features import FeatureEncoder
 from harness.identity import ENGINE_VERSION
 from harness.predictions import write_predictions
 from harness.provenance import git_state, host, versions
-from harness.record import Costs, Record, write_atomic, write_record
+from harness.record import Costs, Record, write_config, write_record
 from harness.resolve import Cell
 from harness.task import Prediction, Task
 
@@ -118,7 +117,7 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     """
     started, begin = datetime.now(UTC), time.perf_counter()
     cell.folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(cell.folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(cell.config)).encode())
+    write_config(cell.folder, cell.config)
     if cell.config["trainer"]["threads"]:
         torch.set_num_threads(cell.config["trainer"]["threads"])
     pl.seed_everything(cell.seed, verbose=False)

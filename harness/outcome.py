@@ -10,14 +10,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import yaml
-
 from harness.child import LOG
 from harness.errors import HarnessError
-from harness.record import RECORD, Record, read_record, write_atomic, write_record
+from harness.record import CONFIG, RECORD, Record, read_record, write_config, write_record
 from harness.resolve import Cell
 
-CONFIG = "config.yaml"
 _MEANING = {
     "SIGKILL": "killed (out of memory?)",
     "SIGSEGV": "segmentation fault",
@@ -88,8 +85,7 @@ def store(cell: Cell, record: Record, *, warn: Callable[[str], None]) -> None:
     the cell is run again next time."""
     try:
         if not (cell.folder / CONFIG).exists():
-            text = yaml.safe_dump(cell.config, sort_keys=False, allow_unicode=True)
-            write_atomic(cell.folder / CONFIG, text.encode())
+            write_config(cell.folder, cell.config)
         write_record(cell.folder, record)
     except OSError as e:
         warn(f"{cell.title}: its record cannot be written ({e})")

@@ -17,6 +17,7 @@ MODULES = (
     "harness.child",
     "harness.cell",
     # what the first use of these would import in every child anew
+    "pandas",
     "pyarrow.parquet",
     "safetensors.torch",
     "torch._dynamo",

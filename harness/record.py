@@ -15,11 +15,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from harness.errors import HarnessError
 
 SCHEMA = 1
 STATUSES = ("complete", "failed", "skipped", "timeout")
 RECORD = "record.json"
+CONFIG = "config.yaml"
 
 
 @dataclass(slots=True)
@@ -106,6 +109,12 @@ def write_record(folder: Path, record: Record) -> None:
     """Write ``record.json`` so that a reader sees the old one or the new one, never a part."""
     text = json.dumps(_finite(asdict(record)), ensure_ascii=False, indent=1, allow_nan=False)
     write_atomic(folder / RECORD, text.encode())
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write ``config.yaml``: the resolved configuration."""
+    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+    write_atomic(folder / CONFIG, text.encode())
 
 
 def read_record(folder: Path) -> Record:
