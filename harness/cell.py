@@ -141,7 +141,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     )
     trainer = make_trainer(cell, assembly, [choice, StepProgress(progress, config["epochs"])])
     begin = time.perf_counter()
-    trainer.fit(assembly.model, datamodule=assembly.data)
+    fit(trainer, assembly)
     fit_seconds = time.perf_counter() - begin
     epochs = trainer.current_epoch
     if choice.state:
@@ -195,6 +195,13 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
         limit_val_batches=1.0 if assembly.splits.dev else 0,
         log_every_n_steps=50,
     )
+
+
+def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
+    """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Found .* module\(s\) in eval mode")
+        trainer.fit(assembly.model, datamodule=assembly.data)
 
 
 def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:

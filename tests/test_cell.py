@@ -13,7 +13,7 @@ import torch
 from cells import make_cell
 
 from harness.assemble import assemble
-from harness.cell import EpochChoice, encoding_notes, make_trainer, run_cell
+from harness.cell import EpochChoice, encoding_notes, fit, make_trainer, run_cell
 from harness.data.loading import step_order
 from harness.errors import HarnessError
 from harness.predictions import read_predictions
@@ -160,7 +160,7 @@ def test_golden_losses_of_a_short_run(tmp_path: Path, which: tuple[str, str, str
     changes results: raise the component's result_version and the figures together."""
     encoder, strategy, task = which
     cell, built = without_dropout(tmp_path, f"encoder={encoder}", f"strategy={strategy}", f"task={task}")
-    make_trainer(cell, built, []).fit(built.model, datamodule=built.data)
+    fit(make_trainer(cell, built, []), built)
     assert built.model.losses == pytest.approx(GOLDEN[which], rel=2e-3)
 
 
@@ -202,5 +202,5 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
             optimizer.step()
             losses.append(loss.item())
             step += 1
-    make_trainer(cell, built, []).fit(built.model, datamodule=built.data)
+    fit(make_trainer(cell, built, []), built)
     assert built.model.losses == pytest.approx(losses, rel=1e-4)

@@ -11,7 +11,7 @@ import torch
 from cells import make_cell
 
 from harness.assemble import Assembly, assemble
-from harness.cell import make_trainer, predict, restore, run_cell
+from harness.cell import fit, make_trainer, predict, restore, run_cell
 from harness.data.loading import collate, make_items, split_units
 from harness.data.sequences import Sequences
 from harness.data.text import Example, Text
@@ -272,6 +272,9 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
     states = []
     for budget in ("null", "40"):
         more = [f"trainer.max_units_per_batch={budget}", "trainer.dropout=0", "body=none"]
+        more += [
+            "optimizer.eps=1e-3"
+        ]  # else Adam makes a step of every gradient that is nothing but rounding
         folder = tmp_path / budget
         cell = cell_of(folder, "demo_bert", "full", "demo_ner", *more)
         torch.manual_seed(cell.seed)
@@ -279,8 +282,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
         for module in built.model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        trainer = make_trainer(cell, built, [])
-        trainer.fit(built.model, datamodule=built.data)
+        fit(make_trainer(cell, built, []), built)
         states.append({k: v.clone() for k, v in built.model.state_dict().items()})
     assert len(split_units(built.items["train"], range(8), max_units=40)) > 1
     for name, value in states[0].items():
