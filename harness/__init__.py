@@ -1,4 +1,4 @@
-"""Benchmark of transfer learning in NLP: encoders x strategies x tasks, and whether a difference is real.
+"""Benchmark of transfer learning in NLP: encoders x strategies x tasks, on one footing.
 
 Importing this package imports nothing heavy; ``load_encoder`` brings torch when it is first asked for.
 """

@@ -105,6 +105,7 @@ def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> No
         (["-m", "hydra.launcher.slot=2", "seed=0,1"], "did you mean hydra.launcher.slots"),
         (["-m", "strategy=frzen,full"], "did you mean frozen?"),
         (["x@y=3"], "there is no such group"),
+        (["--cfg", "job", "-m", "seed=0,1"], "leave -m out"),
     ],
 )
 def test_mistakes_get_one_message_and_the_nearest_name(

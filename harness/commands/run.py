@@ -29,6 +29,8 @@ def main(argv: list[str]) -> int:
 
         print(usage())
         return 0
+    if {"--cfg", "-c"} & set(argv) and {"-m", "--multirun"} & set(argv):
+        raise HarnessError("--cfg shows one configuration: leave -m out and name one value a key")
     arguments = quote_text(argv)
     full = os.environ.get(FULL_ERROR) == "1"
     driver = sweep.driver = sweep.Driver()
