@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -69,6 +69,39 @@ def cut(
         shown = ", ".join(repr(c) for c in single[:5]) + (", ..." if len(single) > 5 else "")
         notes.append(f"{len(single)} class(es) with a single example stay whole: {shown}")
     return _divide(examples, _by_class(classes, _quotas(counts, fraction, target), seed), notes)
+
+
+def complete(
+    read: Mapping[str, Sequence[T]],
+    *,
+    no_dev: bool,
+    fractions: Mapping[str, float],
+    seed: int,
+    notes: list[str],
+    stratify: Key[T] | None = None,
+) -> dict[str, list[T]]:
+    """All three splits: what the data lack is cut from train, test first.
+
+    Args:
+        read: by role, train at least.
+        no_dev: leave dev empty.
+        fractions: of train, by role.
+        seed: of the cut.
+        notes: gets a sentence about each split that was cut.
+        stratify: the class of an example, when the cut is to keep their shares.
+    """
+    out = {role: list(read.get(role, ())) for role in ("train", "dev", "test")}
+    for role in ("test", "dev"):
+        if role in read or (role == "dev" and no_dev):
+            continue
+        done = cut(out["train"], fractions[role], seed, stratify=stratify)
+        out["train"], out[role] = done.rest, done.part
+        how = f"{100 * fractions[role]:g} % ({len(done.part)}) cut from train with seed {seed}"
+        notes.append(f"{role}: {how}{', stratified' if stratify else ''}")
+        notes += [f"{role}: {note}" for note in done.notes]
+    if no_dev and not out["dev"]:
+        notes.append("dev: none, as asked")
+    return out
 
 
 def limit(examples: Sequence[T], most: int | None, seed: int = 0) -> list[T]:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.data.files import ROLES, is_none, locate
-from harness.data.splits import cut
+from harness.data.files import is_none, locate
 from harness.data.tables import Reading, Table, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
@@ -129,37 +128,6 @@ def check_roles(where: Mapping[str, Any]) -> None:
     for role in ("train", "test"):
         if is_none(where.get(role)):
             raise HarnessError(f"task.{role}=none: a cell needs a {role} split; only dev can be none")
-
-
-def cut_missing(
-    rows: dict[str, list[Row]],
-    *,
-    no_dev: bool,
-    fractions: Mapping[str, float],
-    seed: int,
-    notes: list[str],
-) -> dict[str, list[Row]]:
-    """All three splits: what the data lack is cut from train, stratified by class, test first.
-
-    Args:
-        rows: by role, train at least.
-        no_dev: leave dev empty.
-        fractions: of train, by role.
-        seed: of the cut.
-        notes: gets a sentence about each split that was cut.
-    """
-    out = {role: rows.get(role, []) for role in ROLES}
-    for role in ("test", "dev"):
-        if role in rows or (role == "dev" and no_dev):
-            continue
-        done = cut(out["train"], fractions[role], seed, stratify=lambda row: row.label)
-        out["train"], out[role] = done.rest, done.part
-        share = f"{100 * fractions[role]:g} %"
-        notes.append(f"{role}: {share} ({len(done.part)}) cut from train with seed {seed}, stratified")
-        notes += [f"{role}: {note}" for note in done.notes]
-    if no_dev and not out["dev"]:
-        notes.append("dev: none, as asked")
-    return out
 
 
 def _list(names: Any) -> list[str]:

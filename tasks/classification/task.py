@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.data.files import by_role, is_none, locate
+from harness.data.splits import complete
 from harness.data.splits import limit as take
 from harness.data.tables import Reading
 from harness.data.text import Example
@@ -18,7 +19,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from tasks.classification import scoring
 from tasks.classification.columns import Columns, Labels, Names
-from tasks.classification.reader import Hub, Reader, Row, check_roles, cut_missing
+from tasks.classification.reader import Hub, Reader, Row, check_roles
 
 if TYPE_CHECKING:
     from harness.data.units import UnitRow
@@ -131,12 +132,13 @@ class TextClassification:
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and fit the classes on all of train; a limit then takes a seeded sample a split."""
         notes: list[str] = []
-        rows = cut_missing(
+        rows = complete(
             self._reader.rows(notes),
             no_dev=self._no_dev,
             fractions=self._fractions,
             seed=self._seed,
             notes=notes,
+            stratify=lambda row: row.label,
         )
         report = self._fit(rows, notes)
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))

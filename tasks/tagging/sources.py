@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from harness.data.files import NONE, ROLES, locate
-from harness.data.splits import cut
+from harness.data.files import NONE, locate
 from harness.data.tables import Table, read_table
 from harness.errors import HarnessError, did_you_mean
 from tasks.tagging.columns import Layout, Sentence, read_columns
@@ -193,35 +192,3 @@ def _name(label: Any, names: Sequence[str], where: str) -> str:
         else "no names for numbers; give them as task.label_names=[...]"
     )
     raise HarnessError(f"{where}: label {label!r} has no name, there are {known}")
-
-
-def complete(
-    read: Mapping[str, list[Sentence]],
-    *,
-    no_dev: bool,
-    fractions: Mapping[str, float],
-    seed: int,
-    sink: Sink,
-) -> dict[str, list[tuple[str, Sentence]]]:
-    """All three splits as (id, sentence); what the data lack is cut from train, test first. An id says where
-    a sentence stood in its source, ``train-17``, and stays when it is cut out.
-
-    Args:
-        read: by role, train at least.
-        no_dev: leave dev empty.
-        fractions: of train, by role.
-        seed: of the cut.
-        sink: gets a sentence about each split that was cut.
-    """
-    out = {role: [(f"{role}-{i}", s) for i, s in enumerate(read.get(role, []))] for role in ROLES}
-    for role in ("test", "dev"):
-        if role in read or (role == "dev" and no_dev):
-            continue
-        done = cut(out["train"], fractions[role], seed)
-        out["train"], out[role] = done.rest, done.part
-        share = f"{100 * fractions[role]:g} %"
-        sink.notes.append(f"{role}: {share} ({len(done.part)}) cut from train with seed {seed}")
-        sink.notes += done.notes
-    if no_dev:
-        sink.notes.append("dev: none, as asked")
-    return out

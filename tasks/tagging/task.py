@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.data.files import by_role
+from harness.data.splits import complete
 from harness.data.splits import limit as take
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
@@ -15,7 +16,7 @@ from harness.task import HeadInput, Prediction, Splits
 from tasks.tagging.columns import Layout, Sentence
 from tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
 from tasks.tagging.scoring import score_spans, score_tokens
-from tasks.tagging.sources import Hub, Reader, Sink, complete, is_none, locate_files
+from tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,12 +127,17 @@ class Tagging:
             HarnessError: names the file, line and value that cannot be read.
         """
         sink = Sink()
+        # an id says where a sentence stood in its source, and stays when it is cut out
+        named = {
+            role: [(f"{role}-{i}", sentence) for i, sentence in enumerate(sentences)]
+            for role, sentences in self._reader.read(sink).items()
+        }
         read = complete(
-            self._reader.read(sink),
+            named,
             no_dev=self._no_dev,
             fractions=self._fractions,
             seed=self._split_seed,
-            sink=sink,
+            notes=sink.notes,
         )
         found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
         self.scheme = found.scheme
