@@ -36,6 +36,13 @@ with warnings.catch_warnings():
         with contextlib.suppress(Exception):
             importlib.import_module(_name)
 
+    # the names that transformers rewrites on loading: a thousand patterns compiled at first use. No model is
+    # loaded here: tensor work would start threads, and what a fork leaves of those hangs
+    with contextlib.suppress(Exception):
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+        get_checkpoint_conversion_mapping("bert")
+
 # what is alive now never dies: keeping the collector away from it keeps the pages shared with the children
 gc.collect()
 gc.freeze()
