@@ -148,7 +148,7 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
     limit = int(cell.config["feature_cache_gb"] * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
     key = feature_key(cell, task, sequences)
-    if not store.whole(key) and limit == 0:
+    if limit == 0 and not store.whole(key):
         return None
     begin = time.perf_counter()
 

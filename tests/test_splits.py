@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data.splits import cut, limit
+from harness.data.splits import complete, cut, limit
 from harness.errors import HarnessError
 
 
@@ -86,3 +86,18 @@ def test_limit_keeps_the_order_and_grows() -> None:
     assert limit([], 3) == []
     with pytest.raises(HarnessError, match="limit=0"):
         limit(items, 0)
+
+
+def test_what_the_data_lack_is_cut_from_train_test_first() -> None:
+    notes: list[str] = []
+    fractions = {"dev": 0.1, "test": 0.2}
+    read = {"train": list(range(100))}
+    out = complete(read, no_dev=False, fractions=fractions, seed=13, notes=notes)
+    assert {k: len(v) for k, v in out.items()} == {"train": 72, "dev": 8, "test": 20}
+    assert sorted(i for part in out.values() for i in part) == list(range(100))
+    assert [n.split(":")[0] for n in notes] == ["test", "dev"]
+    again = complete(read, no_dev=False, fractions=fractions, seed=13, notes=[])
+    assert again == out
+    given = complete({**read, "test": [7]}, no_dev=True, fractions=fractions, seed=13, notes=notes)
+    assert (len(given["train"]), given["dev"], given["test"]) == (100, [], [7])
+    assert notes[-1] == "dev: none, as asked"
