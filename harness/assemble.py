@@ -123,6 +123,7 @@ def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> 
 
 def load_carried(cell: Cell, strategy: Strategy) -> Encoder:
     """The encoder as far as the strategy carries it over."""
+    torch.manual_seed(cell.seed)  # also when it is loaded a second time
     random_init = strategy.carry == "nothing"
     encoder: Encoder = build(cell.config["encoder"], random_init=random_init, cache_dir=cell.cache_dir)
     return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder

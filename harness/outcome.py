@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.child import LOG
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NewerSchema
 from harness.record import CONFIG, RECORD, Record, read_record, write_config, write_record
 from harness.resolve import Cell
 
@@ -41,9 +41,16 @@ def previous(cell: Cell) -> Record | None:
         return read_record(cell.folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NewerSchema:
+        raise
     except HarnessError:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-        path.rename(path.with_name(f"{RECORD}.damaged-{stamp}"))
+        try:
+            path.rename(path.with_name(f"{RECORD}.damaged-{stamp}"))
+        except FileNotFoundError:  # another sweep was first
+            pass
+        except OSError as e:
+            raise HarnessError(f"{path}: is damaged and cannot be set aside ({e.strerror or e})") from e
         return None
     except OSError as e:
         raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e

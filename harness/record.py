@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NewerSchema
 
 SCHEMA = 1
 STATUSES = ("complete", "failed", "skipped", "timeout")
@@ -129,7 +129,7 @@ def read_record(folder: Path) -> Record:
     try:
         data = json.loads(raw)
         if data["schema"] > SCHEMA:
-            raise HarnessError(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
+            raise NewerSchema(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
         known = {f.name for f in fields(Record)}
         data["costs"] = Costs(**_typed(Costs, data.get("costs", {})))
         return Record(**_typed(Record, {k: v for k, v in data.items() if k in known}))

@@ -144,10 +144,9 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     out["strategy"] |= rates  # as numbers, a factor of one left out
     recipe = _recipe(out["encoder"], out["strategy"])
     for key, section in RECIPE.items():
-        if out[section][key] is None or out[section][key] == "auto":
+        # patience: null is an answer (never stop early)
+        if out[section][key] == "auto" or (out[section][key] is None and key != "patience"):
             out[section][key] = recipe.get(key, FALLBACK[key])
-    if out["trainer"]["patience"] == "auto":
-        out["trainer"]["patience"] = FALLBACK["patience"]
     if out["schedule"]["name"] == "auto":
         out["schedule"]["name"] = recipe.get("schedule", FALLBACK["schedule"])
     out = typed(out)
@@ -282,6 +281,8 @@ def variant(
         theirs = _flat(identity(plain[group], group=group))
         skip = ("_target_", "result_version")
         differ = {k: v for k, v in mine.items() if k not in skip and theirs.get(k) != v}
+        if mine.get("name") == theirs.get("name"):
+            differ |= {k: None for k in theirs if k not in mine and k not in skip}
         out |= {group if k == "name" else f"{group}.{k}": v for k, v in differ.items()}
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")

@@ -68,7 +68,7 @@ def or_auto(check: Check) -> Check:
 def _betas(key: str, value: Any) -> list[float]:
     if not isinstance(value, list) or len(value) != 2:
         raise HarnessError(f"{key}={value!r}: two numbers are wanted, such as [0.9, 0.999]")
-    return [number(low=0, high=1)(key, v) for v in value]
+    return [number(low=0, high=0.9999999)(key, v) for v in value]
 
 
 def one_device(key: str, value: Any) -> int:
@@ -133,7 +133,13 @@ SECTIONS: dict[str, dict[str, Check]] = {
 
 
 FIELDS: dict[str, dict[str, Check]] = {
-    "encoder": {"layers": layers, "pairs": choice("auto", "joint", "separate")},
+    "task": {"name": optional(text)},
+    "strategy": {"name": optional(text)},
+    "encoder": {
+        "name": optional(text),
+        "layers": layers,
+        "pairs": choice("auto", "joint", "separate"),
+    },
     "body": {
         "hidden": number(low=1, whole=True),
         "layers": number(low=1, whole=True),

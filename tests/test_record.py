@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.errors import HarnessError
+from harness.outcome import previous
 from harness.record import Costs, Record, iter_records, read_record, write_record
+from harness.resolve import Cell
 
 
 def record() -> Record:
@@ -57,3 +59,17 @@ def test_damaged_records_are_listed_with_the_good_ones(tmp_path: Path) -> None:
     (folder / "record.json").write_text('{"status": "compl')
     found = [type(r).__name__ for _, r in iter_records(tmp_path)]
     assert found == ["Record", "HarnessError"]
+
+
+def test_a_newer_record_is_left_alone(tmp_path: Path) -> None:
+    cell = Cell("c", 0, tmp_path / "t/e/s/c/seed-0", {}, {}, None, tmp_path)
+    cell.folder.mkdir(parents=True)
+    write_record(cell.folder, record())
+    data = json.loads((cell.folder / "record.json").read_text())
+    (cell.folder / "record.json").write_text(json.dumps({**data, "schema": 99}))
+    with pytest.raises(HarnessError, match="newer"):
+        previous(cell)
+    assert [p.name for p in cell.folder.iterdir()] == ["record.json"]
+    (cell.folder / "record.json").write_text("{")
+    assert previous(cell) is None
+    assert [p.name.split("-")[0] for p in cell.folder.iterdir()] == ["record.json.damaged"]

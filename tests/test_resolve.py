@@ -243,3 +243,22 @@ def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
 def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"trainer.overlap=64: must be below trainer.max_units=32"):
         make_cell(tmp_path, "encoder=demo_bert", "strategy=full", "task=demo_ner", "trainer.max_units=32")
+
+
+def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path) -> None:
+    over = ["encoder=demo_static", "task=demo_topic", "strategy=frozen", "encoder.recipe.frozen.patience=5"]
+    by_recipe = make_cell(tmp_path, *over)
+    never = make_cell(tmp_path, *over, "trainer.patience=null")
+    assert by_recipe.config["trainer"]["patience"] == 5
+    assert never.config["trainer"]["patience"] is None
+    assert never.id != by_recipe.id
+    assert never.variant["trainer.patience"] is None
+
+
+def test_names_are_text_however_they_are_written(tmp_path: Path) -> None:
+    """Case O13."""
+    config = composed(*BERT, "strategy=full", f"results_dir={tmp_path}")
+    config["task"]["name"], config["encoder"]["name"] = 2014, 7
+    prepared = prepare(config)
+    assert (prepared.config["task"]["name"], prepared.config["encoder"]["name"]) == ("2014", "7")
+    assert prepared.folder.parts[-5:-3] == ("2014", "7")

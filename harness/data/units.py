@@ -185,7 +185,7 @@ def _mean_by_word(states: Tensor, units: Units, *, rows: Tensor, words: Tensor, 
     number = torch.full_like(units.word_units, -1)
     number[rows, words] = torch.arange(len(rows), device=number.device)
     belongs = units.mask & (units.word_ids >= 0) & (units.segment == last)
-    slot = number.gather(1, units.word_ids.clamp(min=0)).masked_fill(~belongs, -1)
+    slot = number.gather(1, units.word_ids.clamp(0, number.shape[1] - 1)).masked_fill(~belongs, -1)
     belongs = slot >= 0  # of a word this row owns
     total = torch.zeros_like(fallback).index_add(0, slot[belongs], states[belongs])
     count = torch.bincount(slot[belongs], minlength=len(rows))[:, None]

@@ -110,6 +110,8 @@ class Store:
 
     def _evict(self, *, keep: str) -> None:
         with FileLock(self.root / ".evict.lock"):
+            for trash in self.root.glob(".trash-*"):  # of a remover that was killed
+                shutil.rmtree(trash, ignore_errors=True)
             folders = sorted(filter(None, map(_usage, self.root.iterdir())))
             total = sum(size for _, size, _ in folders)
             for _, size, folder in folders:
