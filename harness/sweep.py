@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RUNNER = "harness.cell:run_cell"
+Settled = tuple[dict[str, Record], list[Cell]]
+"""Records of the cells that need no run, by folder, and the cells that do."""
 
 
 class CellFailed(Exception):
@@ -110,8 +112,9 @@ def launch(
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
     cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
-    _check_data(_settle({str(cell.folder): cell for cell in cells})[1])
-    records = execute(cells, slots=places)
+    settled = _settle({str(cell.folder): cell for cell in cells})
+    _check_data(settled[1])
+    records = execute(cells, settled, slots=places)
     return [
         _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
         for (job, _), o, cell in zip(jobs, job_overrides, cells, strict=True)
@@ -135,7 +138,8 @@ def run_job(config: DictConfig) -> float | None:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
         cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
-        _check_data(_settle({str(cell.folder): cell})[1])
+        settled = _settle({str(cell.folder): cell})
+        _check_data(settled[1])
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
@@ -143,28 +147,38 @@ def run_job(config: DictConfig) -> float | None:
         return None
     if driver is not None:
         first = _slots_for([cell], slots="auto", cells_per_device=1)[0]
-        record = execute([cell], slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
+        record = execute([cell], settled, slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
     else:
         quiet = SilentDisplay(Counts(expect=1))
-        record = execute([cell], slots=[Slot(None, cpu_share(1))], display=quiet).get(str(cell.folder))
+        record = execute([cell], settled, slots=[Slot(None, cpu_share(1))], display=quiet).get(
+            str(cell.folder)
+        )
         if record is not None and record.status in ("failed", "timeout"):
             raise CellFailed(f"{cell.title}: {record.reason}")
     return dev_score(record)
 
 
 def execute(
-    cells: Sequence[Cell], *, slots: Sequence[Slot], display: PlainDisplay | None = None
+    cells: Sequence[Cell],
+    settled: Settled,
+    *,
+    slots: Sequence[Slot],
+    display: PlainDisplay | None = None,
 ) -> dict[str, Record]:
     """Bring the cells to their records, by folder; cells of the same folder are one.
+
+    Args:
+        cells: all that were asked for.
+        settled: what :func:`_settle` found of them.
+        slots, display: where they run, and who is told.
 
     Raises:
         KeyboardInterrupt: the user stopped it; what was running or waiting is left to be run again.
     """
-    unique = {str(cell.folder): cell for cell in cells}
-    known, todo = _settle(unique)
+    known, todo = settled
     earlier = {k for k, r in known.items() if r.status == "complete"}
     if driver is not None:
-        driver.wanted |= set(unique)
+        driver.wanted |= {str(cell.folder) for cell in cells}
         driver.earlier |= earlier
         driver.roots |= {cell.folder.parents[4]: None for cell in cells}
         driver.records |= known
@@ -183,7 +197,7 @@ def dev_score(record: Record | None) -> float | None:
     return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
 
 
-def _settle(cells: dict[str, Cell]) -> tuple[dict[str, Record], list[Cell]]:
+def _settle(cells: dict[str, Cell]) -> Settled:
     """Records of the cells that need no run, and the cells that do."""
     known: dict[str, Record] = {}
     todo: list[Cell] = []

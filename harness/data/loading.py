@@ -32,11 +32,6 @@ class Item:
     targets: list[dict[str, np.ndarray]]
 
     @property
-    def units(self) -> int:
-        """Width times height of what the example adds to a batch of its own."""
-        return sum(len(row) for pair in self.rows for row in pair)
-
-    @property
     def width(self) -> int:
         return max(len(row) for pair in self.rows for row in pair)
 
