@@ -50,16 +50,17 @@ def load_transformer(
     config = _config(folder)
     model = _random_model(config, folder) if random_init else _pretrained_model(config, folder, files)
     tokenizer = load_tokenizer(folder, files, model)
-    identity = None
-    if not random_init:
-        identity = data_fingerprint([files_fingerprint(files), "transformer", dict(options or {})])
+
+    def identity() -> str:
+        return data_fingerprint([files_fingerprint(files), "transformer", dict(options or {})])
+
     first = tokenizer.single.slots[:1]
     encoder = TransformerEncoder(
         model,
         tokenizer,
         name=name,
         pooling="cls" if not causal and first and first[0].text < 0 else "last",
-        identity=identity,
+        identity=None if random_init else identity,
         added=added,
     )
     if encoder.structure.causal != causal:

@@ -33,7 +33,8 @@ class TransformerEncoder(Encoder):
         tokenizer: see :class:`HFTokenizer`.
         name: as in the configuration.
         pooling: ``cls`` or ``last``.
-        identity: hex digest of files and options; None = of the weights as they are when it is asked for.
+        identity: gives the hex digest of files and options, which takes reading them all and so waits until it
+            is asked for; None = of the weights as they are then.
         added: number of units beyond the model's table that rows may hold (GPT's start, delimiter, extract).
             Their vectors start as the mean of the table, so that nothing of them depends on a seed, and are
             kept apart from it.
@@ -46,7 +47,7 @@ class TransformerEncoder(Encoder):
         *,
         name: str,
         pooling: str,
-        identity: str | None,
+        identity: Callable[[], str] | None,
         added: int = 0,
     ) -> None:
         super().__init__()
@@ -110,7 +111,7 @@ class TransformerEncoder(Encoder):
 
     def fingerprint(self) -> str:
         if self._identity is not None:
-            return self._identity
+            return self._identity()
         digest = hashlib.sha256()
         for name, tensor in self.state_dict().items():
             digest.update(name.encode())
@@ -146,7 +147,7 @@ class TableEncoder(Encoder):
         self.tokenizer: HFTokenizer = tokenizer
         self.name, self.hidden, self.n_layers = name, weight.shape[1], 0
         self.max_units, self.pooling, self.pairs = None, "mean", "separate"
-        self._identity = identity()
+        self._identity = identity
 
     def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
         states = F.embedding(units.inputs["input_ids"], self.weight) * units.mask[..., None]
@@ -159,7 +160,7 @@ class TableEncoder(Encoder):
         return self
 
     def fingerprint(self) -> str:
-        return self._identity
+        return self._identity()
 
 
 def reserved_positions(model: nn.Module) -> int:
