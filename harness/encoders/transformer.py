@@ -33,8 +33,8 @@ class TransformerEncoder(Encoder):
         tokenizer: see :class:`HFTokenizer`.
         name: as in the configuration.
         pooling: ``cls`` or ``last``.
-        identity: gives the hex digest of files and options, which takes reading them all and so waits until it
-            is asked for; None = of the weights as they are then.
+        identity: gives the hex digest of files and options, which takes reading them all, so it waits until
+            it is asked for; None = of the weights as they are then.
         added: number of units beyond the model's table that rows may hold (GPT's start, delimiter, extract).
             Their vectors start as the mean of the table, so that nothing of them depends on a seed, and are
             kept apart from it.
