@@ -51,12 +51,14 @@ class Columns:
         text_b: None = there is no second text.
         label: None = guessed.
         id: None = rows are numbered.
+        tags: slices of each row, blanks between them or a list; None = no such column.
     """
 
     text: Names = None
     text_b: Names = None
     label: Names = None
     id: Names = None
+    tags: Names = None
 
     def find(self, columns: Sequence[str], source: str) -> dict[str, str]:
         """The column of each role that is in use.
@@ -69,7 +71,7 @@ class Columns:
             "text": _choose("text", self.text, guesses, columns, source),
             "label": _choose("label", self.label, _LABEL, columns, source),
         }
-        for role in ("text_b", "id"):
+        for role in ("text_b", "id", "tags"):
             if getattr(self, role):
                 found[role] = _choose(role, getattr(self, role), (), columns, source)
         return found
@@ -169,6 +171,22 @@ def _as_text(value: Any, table: Table, row: int, column: str) -> str:
     missing = value is None or isinstance(value, str | float)
     what = "is missing" if missing else f"is {value!r:.40}"
     raise HarnessError(f"{table.where(row)}: the label (column {column}) {what}; each row needs one class")
+
+
+def read_tags(table: Table, row: int, column: str) -> tuple[str, ...]:
+    """The slices a row belongs to; an empty cell is none.
+
+    Raises:
+        HarnessError: it holds neither a text nor a list of texts; names the row.
+    """
+    value = table.rows[row].get(column) or []
+    tags = value.split() if isinstance(value, str) else value
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise HarnessError(
+            f"{table.where(row)}: column {column} holds {value!r:.40}; tags are a text with blanks "
+            "between them, or a list of texts"
+        )
+    return tuple(tags)
 
 
 def read_text(table: Table, row: int, column: str, *, allow_empty: bool) -> str:

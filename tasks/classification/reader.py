@@ -13,19 +13,20 @@ from harness.data.files import is_none, locate
 from harness.data.tables import Reading, Table, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from tasks.classification.columns import Columns, Labels, read_text
+from tasks.classification.columns import Columns, Labels, read_tags, read_text
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One labelled row: its id, one or two texts, its class."""
+    """One labelled row: its id, one or two texts, its class, its slices."""
 
     id: str
     texts: tuple[str, ...]
     label: str
+    tags: tuple[str, ...] = ()
 
     def example(self) -> Example:
-        return Example(self.id, tuple(Text.from_string(t) for t in self.texts), self.label)
+        return Example(self.id, tuple(Text.from_string(t) for t in self.texts), self.label, self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ class Reader:
             text, label = _list(self.hub.text), _list(label)
             if local:
                 text, label = ([c for c in names if c in table.columns] for names in (text, label))
-        named = Columns(given.text or text or None, given.text_b, given.label or label or None, given.id)
+        named = Columns(
+            given.text or text or None, given.text_b, given.label or label or None, given.id, given.tags
+        )
         return named.find(table.columns, table.source)
 
     def _split(self, role: str, tables: Sequence[Table], *, local: bool) -> list[Row]:
@@ -116,7 +119,8 @@ class Reader:
             for i in range(len(table)):
                 texts = tuple(read_text(table, i, c, allow_empty=self.allow_empty) for c in sides)
                 name = str(table.rows[i][at["id"]]) if "id" in at else f"{role}-{len(rows)}"
-                rows.append(Row(name, texts, self.labels.read(table, i, at["label"])))
+                tags = read_tags(table, i, at["tags"]) if "tags" in at else ()
+                rows.append(Row(name, texts, self.labels.read(table, i, at["label"]), tags))
         if not rows:
             raise HarnessError(f"{tables[0].source}: no rows below the header")
         _check_ids(rows, tables)

@@ -56,6 +56,7 @@ class TextClassification:
         hub: id of a hub data set, or a mapping (:class:`~tasks.classification.reader.Hub`); used when no
             local files are given.
         text, text_b, label, id: columns. Null = guessed (text, label), one text (text_b), numbered (id).
+        tags: column of slices, blanks between them or a list; null = none.
         label_names: class name of each raw label.
         label_level: ``coarse`` reads ``HUM:ind`` as ``HUM``.
         labels: the classes; null = those of train. A class that train lacks can then still be predicted.
@@ -85,6 +86,7 @@ class TextClassification:
         text_b: Names = None,
         label: Names = None,
         id: str | None = None,
+        tags: Names = None,
         label_names: Mapping[Any, str] | None = None,
         label_level: str | None = None,
         labels: Sequence[Any] | None = None,
@@ -118,7 +120,7 @@ class TextClassification:
         self._fractions = {"dev": dev_fraction, "test": test_fraction}
         self._seed = split_seed
         self._no_dev = is_none(dev)
-        where = Columns(text, text_b, label, id)
+        where = Columns(text, text_b, label, id, tags)
         names = None if label_names is None else {str(k): str(v) for k, v in label_names.items()}
         self._reader = Reader(
             where={"train": train, "dev": dev, "test": test, "path": path, "files": files},

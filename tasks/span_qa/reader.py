@@ -2,8 +2,9 @@
 
 Flat rows (jsonl, JSON lists, Parquet, hub data sets) hold ``id``, ``context``, ``question`` and ``answers``,
 either ``{"text": [...], "answer_start": [...]}`` or a list of ``{"text", "answer_start"}``; an optional
-``title`` names the article. Contexts are kept to the character: leading blanks and line ends are part of what
-offsets count. ``plausible_answers`` of v2.0 are never read.
+``title`` names the article. In both formats a question may have ``tags``, a list of the slices it belongs to.
+Contexts are kept to the character: leading blanks and line ends are part of what offsets count.
+``plausible_answers`` of v2.0 are never read.
 
 This module imports no torch.
 """
@@ -40,6 +41,7 @@ class Question:
     question: str
     answers: tuple[tuple[str, int], ...]
     where: str
+    tags: tuple[str, ...] = ()
 
     @property
     def impossible(self) -> bool:
@@ -165,7 +167,7 @@ def _tags(q: Question) -> tuple[str, ...]:
         words = len(q.answers[0][0].split())
         tags = ["answer=1 word" if words <= 1 else "answer=2-3 words" if words <= 3 else "answer=4+ words"]
     asked = next((w for w in q.question.lower().split() if w in QUESTION_WORDS), None)
-    return (*tags, f"question={asked}") if asked else tuple(tags)
+    return (*tags, *([f"question={asked}"] if asked else []), *q.tags)
 
 
 def _nested(path: Path, notes: list[str] | None) -> list[Any] | None:
@@ -203,7 +205,10 @@ def _question(entry: Any, context: str, article: str, *, where: str, flat: bool)
             "question without an answer needs is_impossible: true and no answers, any other at least one"
         )
     text = _need(entry, "question", str, where_id)
-    return Question(str(key), article, context, text, answers, where)
+    tags = _need(entry, "tags", list, where_id) if entry.get("tags") else []
+    if not all(isinstance(tag, str) for tag in tags):
+        raise HarnessError(f"{where_id}: tags is {tags!r:.60}; it should be a list of texts")
+    return Question(str(key), article, context, text, answers, where, tuple(tags))
 
 
 def _answers(given: Any, where: str) -> tuple[tuple[str, int], ...]:

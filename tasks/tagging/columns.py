@@ -20,7 +20,8 @@ from harness.errors import HarnessError
 
 DOCSTART = "-DOCSTART-"
 SEPARATORS = {"auto": None, "tab": "\t", "blank": " "}
-_COMMENT_KEY = re.compile(r"# ?(?:id|sent_id|text|newdoc|newpar)(?:\s|=|$)")
+_TAGS = re.compile(r"# ?tags\s*=(.*)")
+_COMMENT_KEY = re.compile(r"# ?(?:id|sent_id|text|tags|newdoc|newpar)(?:\s|=|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Layout:
         token_column, label_column: counted from 0; negative from the end.
         separator: ``auto``, ``tab`` or ``blank`` (runs of blanks and tabs).
         comment: what comment lines start with; None = recognised: ``# id``, ``# sent_id``, ``# text``,
-            ``# newdoc``, ``# newpar``, and ``## `` where the line is no row of the file. A ``#`` in the token
-            column is a token.
+            ``# tags``, ``# newdoc``, ``# newpar``, and ``## `` where the line is no row of the file. A ``#``
+            in the token column is a token.
 
     Raises:
         HarnessError: an unknown separator.
@@ -59,11 +60,13 @@ class Layout:
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence: its words, one label each, and the number of its first line."""
+    """One sentence: its words, one label each, the number of its first line, and its slices
+    (a comment line ``# tags = one two`` before its first word)."""
 
     words: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     line: int = 0
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,6 +105,8 @@ def parse_lines(lines: Iterable[str], *, source: str, layout: Layout) -> Parsed:
             sentence = _close(parsed, sentence)
         elif form.comment(row):
             parsed.comments += 1
+            tags = _TAGS.match(row)
+            sentence.tags += tuple(tags[1].split()) if tags else ()
         else:
             cells = form.cells(row)
             if cells is None:

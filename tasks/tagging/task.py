@@ -204,7 +204,8 @@ class Tagging:
             self.metric = TOKEN_METRIC
 
     def _example(self, name: str, sentence: Sentence) -> Example:
-        return Example(name, (Text.from_words(sentence.words),), to_iob2(sentence.labels, self.scheme))
+        labels = to_iob2(sentence.labels, self.scheme)
+        return Example(name, (Text.from_words(sentence.words),), labels, sentence.tags)
 
     def _fit(self, train: Sequence[Example]) -> None:
         counts = Counter(label for e in train for label in e.gold)
@@ -235,4 +236,4 @@ class Tagging:
         if self.scheme != "none":
             forms = self._forms(example)
             tags.append("no-entity" if not forms else "seen-entity" if forms <= seen else "unseen-entity")
-        return Example(example.id, example.texts, example.gold, tuple(tags))
+        return Example(example.id, example.texts, example.gold, (*tags, *example.tags))
