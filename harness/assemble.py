@@ -193,7 +193,8 @@ def _feature_encoding(features: Features, *, hit: bool, spent: float) -> Encodin
 def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
     """Everything the values and rows of frozen features depend on."""
     encoder, trainer = cell.config["encoder"], cell.config["trainer"]
-    options = {k: v for k, v in encoder.items() if k not in (*NOT_IDENTITY["encoder"], "name", "path")}
+    apart = (*NOT_IDENTITY["encoder"], "name", "path", "mix")
+    options = {k: v for k, v in encoder.items() if k not in apart}
     parts = {
         "encoder": options,
         "weights": cell.files.get("encoder", ""),
@@ -229,6 +230,7 @@ def build_model(cell: Cell, task: Task, encoder: Encoder, *, n_train: int) -> Tr
         head,
         strategy=strategy,
         layers=config["encoder"]["layers"],
+        mix=config["encoder"].get("mix"),
         training=training_plan(config, n_train=n_train),
     )
     if config["trainer"]["gradient_checkpointing"]:

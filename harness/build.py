@@ -19,6 +19,7 @@ META = (
     "joint",
     "feature_body",
     "layers",
+    "mix",
     "pairs",
 )
 """Keys of a group's YAML that speak to the engine and do not reach ``_target_``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ class TransferModel(pl.LightningModule):
         strategy: which part moves, and how fast.
         layers: ``top``, ``mix`` or a list of layers; the last two are mixed by learnt weights.
         training: rates and schedule.
+        mix: options of the mix, see :class:`ScalarMix`.
     """
 
     def __init__(
@@ -60,14 +61,19 @@ class TransferModel(pl.LightningModule):
         strategy: Strategy,
         layers: Layers,
         training: Training,
+        mix: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.encoder, self.body, self.head = encoder, body, head
         self.strategy, self.layers, self.training_plan = strategy, layers, training
         self.mix: ScalarMix | None = None
+        self.late_mix: ScalarMix | None = None
         if layers != "top":
-            self.mix = ScalarMix(encoder.n_layers + 1 if layers == "mix" else len(layers))
+            depth = encoder.n_layers + 1 if layers == "mix" else len(layers)
+            self.mix = ScalarMix(depth, **(mix or {}))
+            if body.features == "both":  # each place has weights of its own
+                self.late_mix = ScalarMix(depth, **(mix or {}))
         if strategy.frozen:
             encoder.requires_grad_(False)
         self.train_loss = MeanMetric()
@@ -96,7 +102,11 @@ class TransferModel(pl.LightningModule):
         if self.mix is None:
             return encoded
         reader = "mix" if "states" in units.inputs else self.layers  # cached features hold just these layers
-        return Encoded(self.mix(pick_layers(encoded, reader)))
+        picked = pick_layers(encoded, reader)
+        mixed = self.mix(picked)
+        if self.body.features == "after":
+            return Encoded(picked[0], layers=mixed[None])
+        return Encoded(mixed, layers=None if self.late_mix is None else self.late_mix(picked)[None])
 
     def training_step(self, step: Step, _: int) -> None:
         """One optimiser step over its micro-batches. The loss is the mean over the items of the whole step,
@@ -124,6 +134,9 @@ class TransferModel(pl.LightningModule):
         if scale != 1.0:
             for parameter in parameters:
                 parameter.grad.mul_(scale)
+        for mix in (self.mix, self.late_mix):
+            if mix is not None:
+                mix.pull()
         if self.training_plan.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
         optimizer.step()
@@ -168,7 +181,7 @@ class TransferModel(pl.LightningModule):
 
     @property
     def task_parts(self) -> Sequence[nn.Module]:
-        return [m for m in (self.mix, self.body, self.head) if m is not None]
+        return [m for m in (self.mix, self.late_mix, self.body, self.head) if m is not None]
 
     def trained_state(self) -> dict[str, Tensor]:
         """A copy of everything that trains, on the CPU, by name."""

@@ -152,16 +152,27 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     out = typed(out)
     out["encoder"]["table"] = is_table(out["encoder"])
     features = strategy.features or out["encoder"]["table"]
-    out["body"] = _body(out["body"], recipe, features=features, task=out["task"])
     can_join = bool(out["encoder"].get("joint"))
+    # an encoder that reads one text at a time needs a body where question and context meet
+    apart = not can_join and out["task"].get("feature_body") == "attention_flow"
+    out["body"] = _body(out["body"], recipe, features=features or apart, task=out["task"])
     if out["encoder"].get("pairs", "auto") == "auto":
         out["encoder"]["pairs"] = "joint" if can_join and not features else "separate"
     if out["encoder"]["pairs"] == "joint" and not can_join:
         raise HarnessError(
             f"encoder.pairs=joint: {out['encoder']['name']} reads one text at a time, valid: separate"
         )
-    out["encoder"].setdefault("layers", "top")
+    _choose_layers(out["encoder"], recipe)
     return out
+
+
+def _choose_layers(encoder: dict[str, Any], recipe: Mapping[str, Any]) -> None:
+    """Layers left open are the recipe's, else the top one; what a mix does counts only where there is one."""
+    if encoder.get("layers", "auto") == "auto":
+        encoder["layers"] = recipe.get("layers", "top")
+    options = encoder.pop("mix", None)
+    if options and encoder["layers"] != "top":
+        encoder["mix"] = options
 
 
 def is_table(encoder: Mapping[str, Any]) -> bool:
@@ -180,7 +191,7 @@ def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str
     recipes = _mapping(encoder.get("recipe"), where="encoder.recipe")
     own = _mapping(recipes.get(strategy["name"]), where=f"encoder.recipe.{strategy['name']}")
     merged = {**_mapping(strategy.get("recipe"), where="strategy.recipe"), **own}
-    known = {*RECIPE, "schedule", "body", "source"}
+    known = {*RECIPE, "schedule", "body", "layers", "source"}
     for key in merged:
         if key not in known:
             where = f"encoder {encoder['name']}, recipe.{strategy['name']}.{key}"
@@ -200,9 +211,14 @@ def _body(
     body: Mapping[str, Any], recipe: Mapping[str, Any], *, features: bool, task: Mapping[str, Any]
 ) -> dict[str, Any]:
     if body["name"] != "auto":
-        return dict(body)
+        return _plain_body(body)
     chosen = recipe.get("body") or (task.get("feature_body", "bilstm") if features else "none")
-    return dict(chosen) if isinstance(chosen, Mapping) else load_group("body", str(chosen))
+    return _plain_body(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
+
+
+def _plain_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what a body does anyway, so that asking for it makes no other cell."""
+    return {k: v for k, v in body.items() if (k, v) != ("features", "before")}
 
 
 def load_group(group: str, name: str) -> dict[str, Any]:
@@ -244,6 +260,8 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
         return f"encoder.layers={layers}: an embedding table has no layers to choose from"
     if strategy.layer_decay is not None and (encoder.get("table") or strategy.features):
         return f"strategy.layer_decay={strategy.layer_decay}: no layers are fine-tuned here"
+    if body.get("features") == "after" and not _has_embeddings(encoder, strategy):
+        return f"body.features=after reads the embedding layer: encoder.layers=mix, not {layers}"
     if body["name"] == "attention_flow" and n_texts == 1:
         return "body=attention_flow joins two texts, the task has one"
     if body["name"] == "attention_flow" and encoder["pairs"] == "joint":
@@ -255,6 +273,13 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
     ):
         return f"body={body['name']} over separate texts: the question would never meet the context"
     return None
+
+
+def _has_embeddings(encoder: Mapping[str, Any], strategy: Strategy) -> bool:
+    """Whether layer 0 is among what the body gets."""
+    layers = encoder["layers"]
+    table = encoder.get("table") or strategy.carry == "embeddings"
+    return bool(table) or layers == "mix" or (layers != "top" and layers[0] == 0)
 
 
 def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:

@@ -81,12 +81,26 @@ def one_device(key: str, value: Any) -> int:
 
 
 def layers(key: str, value: Any) -> str | list[int]:
-    """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings."""
-    if value in (None, "top", "mix"):
+    """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings; ``auto`` = the recipe's."""
+    if value in (None, "top", "mix", "auto"):
         return value or "top"
     if not isinstance(value, list) or not value:
         raise HarnessError(f"{key}={value!r}: top, mix, or a list of layers such as [0,3] is wanted")
     return [int(number(low=0, whole=True)(key, v)) for v in value]
+
+
+def mix(key: str, value: Any) -> dict[str, Any]:
+    """What the learnt mix of layers does beside weighting; what is not set does nothing."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise HarnessError(f"{key}={value!r}: layer_norm and l2 are wanted, such as {{l2: 0.001}}")
+    checks: dict[str, Check] = {"layer_norm": truth, "l2": number(low=0)}
+    for name in value:
+        if name not in checks:
+            raise HarnessError(f"{key}.{name}: unknown key, {did_you_mean(str(name), checks)}")
+    found = {n: checks[n](f"{key}.{n}", v) for n, v in value.items() if v is not None}
+    return {n: v for n, v in found.items() if v}
 
 
 _count = number(low=1, whole=True)
@@ -97,6 +111,10 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "seed": number(low=0, high=2**32 - 1, whole=True),
         "limit": optional(_count),
         "timeout": optional(number(low=0.001)),
+        "memory_gb": optional(number(low=0.001)),
+        "retry": choice("all", "failed", "timeout", "none"),
+        "overwrite": choice("never", "failed", "always"),
+        "dry_run": truth,
         "results_dir": text,
         "cache_dir": optional(text),
         "feature_cache_gb": number(low=0),
@@ -138,12 +156,14 @@ FIELDS: dict[str, dict[str, Check]] = {
     "encoder": {
         "name": optional(text),
         "layers": layers,
+        "mix": mix,
         "pairs": choice("auto", "joint", "separate"),
     },
     "body": {
         "hidden": number(low=1, whole=True),
         "layers": number(low=1, whole=True),
         "dropout": number(low=0, high=0.999),
+        "features": choice("before", "after", "both"),
     },
 }
 """Checks of single keys in sections that are open: a part may bring options of its own."""

@@ -16,11 +16,16 @@ class Body(nn.Module):
         hidden: width of the states it returns.
         pooling: how its states become a vector; None = as the encoder does, pretrained pooler included.
         pairs: ``separate`` when it needs the two texts apart; None = either way.
+        features: where the encoder's features come in. ``before``: ``states`` are the features. ``after``:
+            ``states`` are the embedding layer, the features are the one layer in ``layers``. ``both``:
+            ``states`` are the features, ``layers`` holds them again, mixed by other weights; where there is no
+            mix ``layers`` is None and ``states`` serve for both.
     """
 
     hidden: int
     pooling: str | None = None
     pairs: str | None = None
+    features: str = "before"
 
     @abstractmethod
     def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:

@@ -24,6 +24,7 @@ def load_encoder(
     path: str | os.PathLike[str] | None = None,
     *,
     random_init: bool = False,
+    stateful: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     config_dir: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -34,6 +35,8 @@ def load_encoder(
         name: an encoder's YAML without the ending, as in ``harness list``.
         path: its file or folder here; None = as the YAML says, fetched when it names an address.
         random_init: the same architecture with random weights from torch's global generator.
+        stateful: row k of a batch starts from the state in which row k of the batch before it ended, as the
+            original ELMo does; :meth:`~harness.encoders.base.Encoder.encode` then keeps the sentences' order.
         cache_dir: tables and downloads; None = $HARNESS_CACHE or the user's cache.
         config_dir: a folder of one's own whose ``encoder/`` holds further YAMLs.
         options: override the YAML's keys.
@@ -50,6 +53,10 @@ def load_encoder(
     if config.get("_files_"):
         locate(config["_files_"])(config, cache)
     encoder: Encoder = build(config, random_init=random_init, cache_dir=cache)
+    if stateful:
+        if not hasattr(encoder, "stateful"):
+            raise HarnessError(f"encoder {name}: stateful=True: it keeps no state from one batch to the next")
+        encoder.stateful = True  # type: ignore[assignment]
     return encoder.eval()
 
 
@@ -105,8 +112,9 @@ def encode(
     shape = (encoder.n_layers + 1,) if deep else ()
     out = [np.zeros((*shape, len(t), encoder.hidden), dtype=np.float32) for t in texts]
     windows = encoder.tokenizer.rows(texts, reach(encoder))
-    rows = [(i, row) for i, its in enumerate(windows) for row in its if len(texts[i])]
-    rows.sort(key=lambda r: len(r[1]))
+    rows = [(i, row) for i, its in enumerate(windows) for row in its]
+    if not getattr(encoder, "stateful", False):  # else a row's number is what carries its state
+        rows = sorted((r for r in rows if len(texts[r[0]])), key=lambda r: len(r[1]))
     with _eval_mode(encoder):
         for at in range(0, len(rows), batch_size):
             _encode_batch(encoder, rows[at : at + batch_size], out, deep=deep)

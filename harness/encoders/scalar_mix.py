@@ -1,4 +1,9 @@
-"""Scalar mix of layers (Peters et al. 2018, equation 1): gamma * sum_j softmax(s)_j h_j."""
+"""Scalar mix of layers (Peters et al. 2018, equation 1): gamma * sum_j softmax(s)_j h_j.
+
+Optionally each layer is normalised first (section 3.2; Ba et al. 2016, over the width of each unit, so that no
+unit depends on its batch), and ``l2 * sum_j s_j^2`` is added to the loss, which pulls the weights to equal shares
+(sections 3.2 and 5.1).
+"""
 
 from __future__ import annotations
 
@@ -11,19 +16,29 @@ class ScalarMix(nn.Module):
 
     Args:
         layers: K.
+        layer_norm: normalise each layer first, without weights of its own.
+        l2: of the pull.
 
     Shapes:
         input (K, B, S, H), output (B, S, H).
     """
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, *, layer_norm: bool = False, l2: float = 0.0) -> None:
         super().__init__()
+        self.layer_norm, self.l2 = layer_norm, l2
         self.scalars = nn.Parameter(torch.zeros(layers))
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Tensor) -> Tensor:
+        if self.layer_norm:
+            layers = nn.functional.layer_norm(layers, layers.shape[-1:])
         weights = torch.softmax(self.scalars, dim=0)
         return self.gamma * torch.einsum("k,kbsh->bsh", weights.to(layers.dtype), layers)
+
+    def pull(self) -> None:
+        """Add the gradient of ``l2 * sum_j s_j^2`` to that of the loss, which must be the step's whole."""
+        if self.l2 and self.scalars.grad is not None:
+            self.scalars.grad.add_(self.scalars.detach(), alpha=2 * self.l2)
 
     @property
     def weights(self) -> list[float]:
