@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 from cells import make_cell
+from tiny_awd_lstm import demo_awd_lstm
+from tiny_elmo import demo_elmo
+from tiny_fasttext import demo_model
 
 from harness.assemble import Assembly, assemble
 from harness.cell import fit, make_trainer, predict, restore, run_cell
@@ -27,7 +30,12 @@ ENCODERS = {
     "demo_bert": ["encoder=demo_bert"],
     "demo_gpt": ["encoder=demo_gpt"],
     "demo_concat": CONCAT,
+    "demo_elmo": ["encoder=elmo", "encoder.name=demo_elmo", f"encoder.path={demo_elmo()}"],
+    "fasttext": ["encoder=fasttext", f"encoder.path={demo_model()}"],
+    "ulmfit": ["encoder=ulmfit", f"encoder.path={demo_awd_lstm()}"],
+    "ulmfit_bi": ["encoder=ulmfit_bi", f"encoder.path={demo_awd_lstm(both=True)}"],
 }
+TABLES = ("demo_static", "fasttext")
 STRATEGIES = ["scratch", "frozen", "embedding_init", "slow_embedding", "full"]
 TASKS = ["demo_topic", "demo_ner", "demo_qa"]
 QUICK = ["limit=16", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
@@ -62,7 +70,7 @@ def encoder(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
 @pytest.fixture(params=list(ENCODERS))
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
     """The whole encoder, loaded for fine-tuning (a table: as it is)."""
-    strategy = "embedding_init" if request.param == "demo_static" else "full"
+    strategy = "embedding_init" if request.param in TABLES else "full"
     return assembled(tmp_path, request.param, strategy, "demo_topic").encoding.encoder.eval()
 
 
@@ -169,7 +177,7 @@ def test_gradient_reaches_exactly_what_the_strategy_names(
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("encoder_name", list(ENCODERS))
 def test_batch_size_and_padding_do_not_move_outputs(tmp_path: Path, encoder_name: str, task: str) -> None:
-    strategy = "embedding_init" if encoder_name == "demo_static" else "full"
+    strategy = "embedding_init" if encoder_name in TABLES else "full"
     built = assembled(tmp_path, encoder_name, strategy, task)
     model, items = built.model.eval(), built.items["test"]
     with torch.inference_mode():
@@ -249,7 +257,7 @@ def test_saved_weights_give_equal_predictions(
 
 @pytest.mark.parametrize("encoder_name", ["demo_bert", "demo_gpt", "demo_static"])
 def test_same_seed_gives_the_same_bits(tmp_path: Path, encoder_name: str) -> None:
-    strategy = "embedding_init" if encoder_name == "demo_static" else "full"
+    strategy = "embedding_init" if encoder_name in TABLES else "full"
     rows = []
     for run in ("one", "two"):
         cell = cell_of(tmp_path / run, encoder_name, strategy, "demo_topic")

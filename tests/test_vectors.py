@@ -124,7 +124,7 @@ def test_text_across_blocks_keeps_line_numbers(tmp_path: Path, monkeypatch: pyte
         ("0 3\n", "promises no vectors"),
         ("", "is empty"),
         ("word\n", "line 1: 'word' has no vector"),
-        (b"\xba\x16\x4f\x2f\x00\x00\x00\x00", "take the .vec file"),
+        (b"\xba\x16\x4f\x2f\x00\x00\x00\x00", "read by encoder=fasttext"),
         (as_binary({"a": [1, 2], "b": [3, 4]})[:-4], "promises 2 words, the file holds 1"),
         (as_binary({"a": [1, 2], "b": [3, 4]}) + b"c 12345678", "follows the 2 words of the header"),
         (as_binary({"a": [1, 2], "b": [3, float("inf")]}), "the vector of 'b' holds no finite number"),

@@ -181,7 +181,7 @@ class StaticEncoder(Encoder):
     def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
         """States (B, S, H): the table's rows."""
         self._draw()
-        states = nn.functional.embedding(units.inputs["input_ids"], self.table)
+        states = self._states(units.inputs["input_ids"])
         states = states * units.mask[..., None]
         return Encoded(states, layers=states[None] if all_layers else None)
 
@@ -196,10 +196,17 @@ class StaticEncoder(Encoder):
             raise HarnessError(f"encoder {self.name}: its table was restricted before; load it again")
         rows = self.tokenizer.restrict(words)
         with torch.no_grad():
-            kept = self.table[torch.from_numpy(np.concatenate([[0], rows])).to(self.table.device)].clone()
+            kept = self._vectors(torch.from_numpy(np.concatenate([[0], rows])).to(self.table.device))
         self.table = nn.Parameter(kept, requires_grad=self.table.requires_grad)
         self._vocabulary = data_fingerprint(rows.tolist())
         self._draw()
+
+    def _states(self, ids: torch.Tensor) -> torch.Tensor:
+        return nn.functional.embedding(ids, self.table)
+
+    def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
+        """(..., H): a copy of the vectors of the tokenizer's ids."""
+        return self.table[ids]
 
     def layer_groups(self) -> list[Group]:
         self._draw()

@@ -116,7 +116,7 @@ def detect(path: Path, *, member: str | None = None, dim: int | None = None) -> 
         return _with_header(path, head, header, whole=whole, dim=dim)
     lines = _whole_lines(head[bom:], whole=whole)
     if not lines or b"\0" in head:
-        raise HarnessError(f"{path}: {_WANTED}; for fastText take the .vec file, not the .bin")
+        raise HarnessError(f"{path}: {_WANTED}; a fastText model (.bin) is read by encoder=fasttext")
     separator = _separator(lines)
     found = dim or _commonest_dim(lines)
     if found < 1:

@@ -12,14 +12,14 @@ import hashlib
 import json
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.encoders.vector_chunks import read_chunks
+from harness.encoders.vector_chunks import Chunk, read_chunks
 from harness.encoders.vector_files import detect
 from harness.errors import HarnessError
 from harness.features.store import Store
@@ -30,6 +30,7 @@ READER_VERSION = 1
 """Raised when the reader makes something else of the same file; part of the table's key."""
 
 MAX_BYTES = 64 << 30
+T = TypeVar("T")
 _MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS, _FACTS = (
     "vectors.f32",
     "words.bin",
@@ -130,47 +131,88 @@ def open_vectors(
     Raises:
         HarnessError: the file cannot be read as word vectors, or the cache cannot be written.
     """
+    content = content_fingerprint(path, cache_dir=cache_dir, key=[member, dim, READER_VERSION])
+    return keep_table(
+        content, lambda f: _build(f, path, member, dim, content), VectorTable, path=path, cache_dir=cache_dir
+    )
+
+
+def keep_table(
+    content: str, build: Callable[[Path], None], reader: Callable[[Path], T], *, path: Path, cache_dir: Path
+) -> T:
+    """``reader(folder)`` of the cache's folder for ``content``, filled by ``build(folder)`` where it is not
+    there.
+
+    Raises:
+        HarnessError: the cache cannot be written; ``path`` is the file that the table is of.
+    """
     store = Store(cache_dir / "vectors", max_bytes=MAX_BYTES)
     try:
-        content = content_fingerprint(path, cache_dir=cache_dir, member=member, dim=dim)
-        table, _ = store.read(content[:32], lambda f: _build(f, path, member, dim, content), VectorTable)
-        return table
+        return store.read(content[:32], build, reader)[0]
     except OSError as e:
-        raise HarnessError(
-            f"cache_dir={cache_dir}: the table of {path} cannot be kept there ({e.strerror or e}); "
-            "choose another with cache_dir=DIR"
-        ) from e
+        raise _cannot_keep(path, cache_dir, e) from e
 
 
-def content_fingerprint(
-    path: Path, *, cache_dir: Path, member: str | None = None, dim: int | None = None
-) -> str:
-    """Hex digest of what a table is made from. A file's own digest is kept in the cache beside its size, time
-    and inode, so that a new process need not read a large file only to know that it has not changed."""
+def _cannot_keep(path: Path, cache_dir: Path, error: OSError) -> HarnessError:
+    return HarnessError(
+        f"cache_dir={cache_dir}: the table of {path} cannot be kept there ({error.strerror or error}); "
+        "choose another with cache_dir=DIR"
+    )
+
+
+def content_fingerprint(path: Path, *, cache_dir: Path, key: Sequence[Any]) -> str:
+    """Hex digest of what a table is made from: a file's content and ``key``, how it is read. The file's own
+    digest is kept in the cache beside its size, time and inode, so that a new process need not read a large
+    file only to know that it has not changed.
+
+    Raises:
+        HarnessError: there is no such file, or the cache cannot be written.
+    """
     if not path.is_file():
         raise HarnessError(f"{path}: there is no such file of word vectors; give encoder.path=FILE")
     stat = path.stat()
-    key = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino]
-    note = cache_dir / "vectors" / ".seen" / data_fingerprint(key)[:32]
+    seen = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    note = cache_dir / "vectors" / ".seen" / data_fingerprint(seen)[:32]
     try:
         digest = note.read_text()
     except OSError:
         digest = ""
     if len(digest) != 64:
         digest = file_fingerprint(path)
-        write_atomic(note, digest.encode())
-    return data_fingerprint([digest, member, dim, READER_VERSION])
+        try:
+            write_atomic(note, digest.encode())
+        except OSError as e:
+            raise _cannot_keep(path, cache_dir, e) from e
+    return data_fingerprint([digest, *key])
 
 
 def _build(folder: Path, path: Path, member: str | None, dim: int | None, content: str) -> None:
     layout = detect(path, member=member, dim=dim)
+    write_table(
+        folder, read_chunks(path, layout, member=member), dim=layout.dim, source=path, content=content
+    )
+
+
+def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path, content: str) -> None:
+    """Write the parts of a table.
+
+    Args:
+        folder: where to.
+        chunks: words and vectors in the order of the rows; of equal words the first counts.
+        dim: numbers a word.
+        source: the file they are from, for messages.
+        content: see :class:`Facts`.
+
+    Raises:
+        HarnessError: there are no words.
+    """
     seen: set[str] = set()
     read, undecodable, total, squares = 0, 0, 0.0, 0.0
     with (folder / _MATRIX).open("wb") as matrix, (folder / _WORDS).open("wb") as text:
-        matrix.write(bytes(4 * layout.dim))
+        matrix.write(bytes(4 * dim))
         lengths: list[int] = []
         hashes: list[np.ndarray] = []
-        for chunk in read_chunks(path, layout, member=member):
+        for chunk in chunks:
             read += len(chunk.words)
             undecodable += chunk.undecodable
             words, vectors = _first_ones(chunk.words, chunk.vectors, seen)
@@ -183,13 +225,13 @@ def _build(folder: Path, path: Path, member: str | None, dim: int | None, conten
             squares += float(np.square(vectors, dtype=np.float64).sum())
         text.write(b"\n")  # so that the file is never empty: nothing cannot be mapped
     if not seen:
-        raise HarnessError(f"{path}: holds no word vectors")
+        raise HarnessError(f"{source}: holds no word vectors")
     _write_index(folder, lengths, np.concatenate(hashes))
-    n = len(seen) * layout.dim
+    n = len(seen) * dim
     std = max(0.0, squares / n - (total / n) ** 2) ** 0.5
     facts = Facts(
         words=len(seen),
-        dim=layout.dim,
+        dim=dim,
         std=std,
         duplicates=read - len(seen),
         undecodable=undecodable,

@@ -1,0 +1,276 @@
+"""fastText's binary model files (Bojanowski et al. 2017, Joulin et al. 2016): their parts, read in order.
+
+All numbers are little-endian. A file holds, one after the other:
+
+=============  =========================================================================================
+magic          int32 793712314 and an int32 version; the first releases wrote neither
+arguments      int32 dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn,
+               lrUpdateRate; float64 t
+dictionary     int32 entries, words, labels; int64 tokens, int64 kept buckets (-1: all; absent in the first
+               releases); each entry its bytes, a zero byte, int64 count, int8 kind; then pairs of int32,
+               bucket and row, of the buckets that were kept
+input matrix   a byte, whether it is quantised (absent in the first releases); then int64 rows, int64
+               columns and the float32 numbers, or a :class:`Quantised`
+output matrix  not read
+=============  =========================================================================================
+
+Rows of the input matrix are the words in the order of the dictionary, then the buckets. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from harness.encoders.vector_files import open_bytes, read_exactly
+from harness.errors import HarnessError
+
+MAGIC = 793712314
+NEWEST = 12
+SUPERVISED = 3
+BLOCK = 16 << 20
+_ARGUMENTS = struct.Struct("<12id")
+_WORD, _LABEL = 0, 1
+_CENTROIDS = 256
+_MOST_DIM, _MOST_NGRAM = 100_000, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The arguments that decide how a word becomes a vector.
+
+    Attributes:
+        dim: numbers a vector.
+        buckets: what n-grams are hashed into.
+        minn, maxn: shortest and longest n-gram in characters; maxn 0 = the model has none.
+        old: written by a release without magic number.
+    """
+
+    dim: int
+    buckets: int
+    minn: int
+    maxn: int
+    old: bool = False
+
+
+@dataclass(slots=True)
+class Dictionary:
+    """Words as bytes in the order of their rows, and row by bucket where buckets were pruned (None: all are
+    there)."""
+
+    words: list[bytes]
+    kept: dict[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Quantised:
+    """Product quantiser (Jegou et al. 2011) of vectors, with their norms quantised apart or not.
+
+    Attributes:
+        codes: (rows, subvectors) uint8.
+        centroids: (subvectors, 256, width) float32, the last subvector possibly narrower (zero-padded).
+        dim: columns.
+        norms: (rows,) float32, None where vectors were quantised with their norms.
+    """
+
+    codes: np.ndarray
+    centroids: np.ndarray
+    dim: int
+    norms: np.ndarray | None
+
+    def rows(self, start: int, end: int) -> np.ndarray:
+        """(end - start, dim) float32."""
+        codes = self.codes[start:end]
+        parts = self.centroids[np.arange(codes.shape[1])[None, :], codes]
+        out = parts.reshape(len(codes), -1)[:, : self.dim]
+        return out if self.norms is None else out * self.norms[start:end, None]
+
+
+@dataclass(slots=True)
+class Model:
+    """An open file: ``blocks`` gives the rows of the input matrix in order, (n, dim) float32 at a time, and
+    can be gone through once."""
+
+    header: Header
+    dictionary: Dictionary
+    rows: int
+    quantised: bool
+    blocks: Iterator[np.ndarray] = field(repr=False)
+
+
+def is_model(path: Path, *, member: str | None = None) -> bool:
+    """Whether a file's first bytes are those of a fastText model.
+
+    Raises:
+        HarnessError: it cannot be read.
+    """
+    with open_bytes(path, member) as stream:
+        return _header(read_exactly(stream, 8 + _ARGUMENTS.size)) is not None
+
+
+def read_model(stream: IO[bytes], path: Path) -> Model:
+    """Read a model up to its input matrix; ``path`` is what errors name.
+
+    Raises:
+        HarnessError: no fastText model, a newer version, or a file that is damaged or incomplete.
+    """
+    reader = _Reader(stream, path)
+    head = reader.take(8)
+    magic, version = struct.unpack("<ii", head)
+    old = magic != MAGIC
+    raw = (head if old else b"") + reader.take(_ARGUMENTS.size - (8 if old else 0))
+    header = _arguments(raw, version=0 if old else version)
+    if header is None:
+        raise reader.bad("this is no fastText model")
+    if not old and version > NEWEST:
+        raise HarnessError(
+            f"{path}: fastText model of version {version}, known are those up to {NEWEST}; "
+            "save its vectors as text (.vec) and give that file"
+        )
+    dictionary = _dictionary(reader, header)
+    quantised = not old and reader.number("<?") != 0
+    rows, blocks = _quantised(reader, header) if quantised else _dense(reader, header)
+    buckets = header.buckets if dictionary.kept is None else len(dictionary.kept)
+    expected = len(dictionary.words) + buckets
+    if rows < len(dictionary.words) or (header.maxn and rows != expected):
+        raise reader.bad(
+            f"its matrix has {rows} rows for {len(dictionary.words)} words and {buckets} buckets"
+        )
+    return Model(header, dictionary, rows, quantised, blocks)
+
+
+def _header(data: bytes) -> Header | None:
+    if len(data) < 8 + _ARGUMENTS.size:
+        return None
+    magic, version = struct.unpack_from("<ii", data)
+    return _arguments(data[8:] if magic == MAGIC else data[:-8], version=version if magic == MAGIC else 0)
+
+
+def _arguments(raw: bytes, *, version: int) -> Header | None:
+    """None where the numbers are none that fastText writes. ``version`` 0: written without one."""
+    dim, _, _, _, _, ngrams, loss, model, bucket, minn, maxn, _, _ = _ARGUMENTS.unpack(raw)
+    sane = 0 < dim <= _MOST_DIM and 1 <= model <= 3 and 1 <= loss <= 4 and ngrams >= 0
+    if not sane or bucket < 0 or not 0 <= minn <= _MOST_NGRAM or not 0 <= maxn <= _MOST_NGRAM:
+        return None
+    if version == 11 and model == SUPERVISED:  # such classifiers were trained without n-grams of characters
+        maxn = 0
+    return Header(dim, bucket, minn, maxn if bucket else 0, old=version == 0)
+
+
+def _dictionary(reader: _Reader, header: Header) -> Dictionary:
+    entries, n_words, n_labels, _ = reader.unpack("<3iq")
+    pruned = -1 if header.old else int(reader.number("<q"))
+    if min(entries, n_words, n_labels) < 0 or entries != n_words + n_labels or pruned < -1:
+        raise reader.bad(f"its dictionary claims {entries} entries, {n_words} words and {n_labels} labels")
+    words = []
+    for word, kind in reader.entries(entries):
+        if kind not in (_WORD, _LABEL):
+            raise reader.bad(f"entry {word[:40]!r} of its dictionary is of kind {kind}")
+        if kind == _WORD:
+            words.append(word)
+    if len(words) != n_words:
+        raise reader.bad(f"its dictionary holds {len(words)} words, not the {n_words} that it claims")
+    if pruned < 0:
+        return Dictionary(words)
+    pairs = np.frombuffer(reader.take(8 * pruned), dtype="<i4").reshape(-1, 2)
+    return Dictionary(words, dict(pairs.tolist()))
+
+
+def _dense(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarray]]:
+    rows, dim = reader.unpack("<2q")
+    _check_dim(reader, header, dim)
+
+    def blocks() -> Iterator[np.ndarray]:
+        step = max(1, BLOCK // (4 * dim))
+        for start in range(0, rows, step):
+            n = min(step, rows - start)
+            block = np.frombuffer(reader.take(4 * dim * n), dtype="<f4").reshape(n, dim)
+            if not np.isfinite(block).all():
+                raise reader.bad("its matrix holds numbers that are not finite")
+            yield block
+
+    return rows, blocks()
+
+
+def _quantised(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarray]]:
+    with_norms, rows, dim, size = reader.unpack("<?2qi")
+    _check_dim(reader, header, dim)
+    codes = np.frombuffer(reader.take(size), dtype=np.uint8)
+    centroids = _centroids(reader)
+    if rows < 0 or size != rows * len(centroids):
+        raise reader.bad(f"its quantised matrix has {size} codes for {rows} rows")
+    norms = None
+    if with_norms:
+        picked = np.frombuffer(reader.take(rows), dtype=np.uint8)
+        norms = _centroids(reader)[0, picked, 0]
+    matrix = Quantised(codes.reshape(rows, len(centroids)), centroids, dim, norms)
+    step = max(1, BLOCK // (4 * dim))
+    return rows, (matrix.rows(at, min(rows, at + step)) for at in range(0, rows, step))
+
+
+def _centroids(reader: _Reader) -> np.ndarray:
+    """(subvectors, 256, width) float32; a narrower last subvector is filled with zeros."""
+    dim, parts, width, last = reader.unpack("<4i")
+    if min(dim, parts, width, last) < 1 or last > width or (parts - 1) * width + last != dim:
+        raise reader.bad(
+            f"its quantiser cuts {dim} numbers into {parts} parts of {width}, the last of {last}"
+        )
+    flat = np.frombuffer(reader.take(4 * dim * _CENTROIDS), dtype="<f4")
+    full = (parts - 1) * width * _CENTROIDS
+    out = np.zeros((parts, _CENTROIDS, width), dtype=np.float32)
+    out[:-1] = flat[:full].reshape(parts - 1, _CENTROIDS, width)
+    out[-1, :, :last] = flat[full:].reshape(_CENTROIDS, last)
+    return out
+
+
+def _check_dim(reader: _Reader, header: Header, dim: int) -> None:
+    if dim != header.dim:
+        raise reader.bad(f"its matrix is {dim} wide, its arguments say {header.dim}")
+
+
+class _Reader:
+    """A stream read in order, with errors that name the file."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream, self.path = stream, path
+        self._ahead = b""
+
+    def take(self, size: int) -> bytes:
+        """Exactly ``size`` bytes."""
+        if size < 0:
+            raise self.bad("it promises a negative number of bytes")
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        if len(data) < size:
+            data += read_exactly(self.stream, size - len(data))
+        if len(data) < size:
+            raise self.bad("it ends before its input matrix does: an incomplete copy?")
+        return data
+
+    def unpack(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self.take(struct.calcsize(form)))
+
+    def number(self, form: str) -> int:
+        return self.unpack(form)[0]
+
+    def entries(self, n: int) -> Iterator[tuple[bytes, int]]:
+        """``n`` dictionary entries: the bytes of the word and its kind."""
+        buffer, at = self._ahead, 0
+        for _ in range(n):
+            end = buffer.find(b"\0", at)
+            while end < 0 or end + 10 > len(buffer):
+                more = self.stream.read(BLOCK)
+                if not more:
+                    raise self.bad("it ends within its dictionary: an incomplete copy?")
+                buffer, at = buffer[at:] + more, 0
+                end = buffer.find(b"\0", at)
+            yield buffer[at:end], buffer[end + 9]
+            at = end + 10
+        self._ahead = buffer[at:]
+
+    def bad(self, what: str) -> HarnessError:
+        return HarnessError(f"{self.path}: {what}; fetch it again, or give its vectors as text (.vec)")
