@@ -17,8 +17,9 @@ from harness.encoders.elmo_files import ElmoOptions, cell_key, shapes
 from harness.encoders.elmo_weights import write
 
 TINY = ElmoOptions(
-    dim=12, projection_dim=8, n_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True, dropout=0.1,
-    char_dim=4, filters=((1, 4), (2, 5), (3, 6)), n_highway=1, activation="relu", max_characters=50,
+    dim=12, projection_dim=8, n_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True,
+    dropout=0.1, char_dim=4, filters=((1, 4), (2, 5), (3, 6)), n_highway=1, activation="relu",
+    max_characters=50,
 )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ class Body(nn.Module):
         pairs: ``separate`` when it needs the two texts apart; None = either way.
         features: where the encoder's features come in. ``before``: ``states`` are the features. ``after``:
             ``states`` are the embedding layer, the features are the one layer in ``layers``. ``both``:
-            ``states`` are the features, ``layers`` holds them again, mixed by other weights; where there is no
-            mix ``layers`` is None and ``states`` serve for both.
+            ``states`` are the features, ``layers`` holds them again, mixed by other weights; without a mix
+            ``layers`` is None and ``states`` serve for both.
     """
 
     hidden: int

@@ -1,13 +1,13 @@
 """ELMo (Peters et al. 2018, "Deep contextualized word representations"): a biLM over characters of words.
 
-With ``x_k`` the context-free vector of word k (:mod:`harness.encoders.elmo_characters`) and ``f^l``, ``b^l`` the
-forward and backward LSTM layers (:mod:`harness.encoders.elmo_lstm`), the L + 1 layers of word k are ::
+With ``x_k`` the context-free vector of word k (:mod:`harness.encoders.elmo_characters`) and ``f^l``, ``b^l``
+the forward and backward LSTM layers (:mod:`harness.encoders.elmo_lstm`), the L + 1 layers of word k are ::
 
     h_k^0 = [x_k; x_k]
     h_k^l = [f^l_k; b^l_k],   l = 1 .. L
 
-(section 3.2), made to one by a learnt mix (equation 1: ``encoder.layers=mix``). One unit a word; the marks of a
-sentence's begin and end are read, but are no units.
+(section 3.2), made to one by a learnt mix (equation 1: ``encoder.layers=mix``). One unit a word; the marks of
+a sentence's begin and end are read, but are no units.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class ElmoEncoder(Encoder):
         dropout: of each LSTM layer's input and of the states, in training only.
 
     Attributes:
-        stateful: row k of a batch starts from the state in which row k of the batch before it ended, each layer
-            and direction on its own, as the original program does. Then the same sentence gives another answer
-            the next time. Rows beyond the batch before it start from zeros; rows without words leave their
-            state as it is; no gradient flows from one batch to the next.
+        stateful: row k of a batch starts from the state in which row k of the batch before it ended, each
+            layer and direction on its own, as the original program does. Then the same sentence gives another
+            answer the next time. Rows that no batch before had start from zeros; rows without words leave
+            their state as it is; no gradient flows from one batch to the next.
     """
 
     tokenizer: ElmoTokenizer
@@ -98,9 +98,9 @@ class ElmoEncoder(Encoder):
         self.tokenizer = ElmoTokenizer(length=options.max_characters)
         projected = weights is None or PROJECTION in weights
         self.characters = CharacterEncoder(options, projected=projected)
+        numbers = range(options.n_layers)
         self.layers = nn.ModuleList(
-            BiLSTMLayer(options, skip=options.use_skip_connections and layer > 0)
-            for layer in range(options.n_layers)
+            BiLSTMLayer(options, skip=options.use_skip_connections and n > 0) for n in numbers
         )
         self._boundaries = torch.from_numpy(boundary_ids(length=options.max_characters))
         self._states: list[State] = []
@@ -116,7 +116,7 @@ class ElmoEncoder(Encoder):
         x = vectors[number[packing.source]]  # (2, N, P)
         tokens = vectors[number[: len(words)]]
         found = [torch.cat([tokens, tokens], dim=1)] if all_layers else []
-        for depth, layer in enumerate(self.layers):
+        for depth, layer in enumerate(self._lstms()):
             x, final = layer(self._drop(x), packing.sizes, self._start(depth, packing.rows, x))
             self._keep(depth, packing.rows, final)
             if all_layers or depth == self.n_layers - 1:
@@ -148,7 +148,7 @@ class ElmoEncoder(Encoder):
             folder: gets ``options.json`` and ``weights.hdf5``.
         """
         weights = self.characters.published()
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._lstms()):
             weights |= layer.published(number)
         write(folder, self.options, weights)
 
@@ -157,11 +157,14 @@ class ElmoEncoder(Encoder):
             self.characters.draw()
         else:
             self.characters.assign(weights)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._lstms()):
             if weights is None:
                 layer.draw()
             else:
                 layer.assign(weights, number)
+
+    def _lstms(self) -> list[BiLSTMLayer]:
+        return list(self.layers)  # type: ignore[arg-type]
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
@@ -179,9 +182,8 @@ class ElmoEncoder(Encoder):
         if not self.stateful:
             return
         if len(self._states) <= depth:
-            self._states.append(
-                (final[0].new_zeros(2, 0, final[0].shape[2]), final[1].new_zeros(2, 0, final[1].shape[2]))
-            )
+            h, c = (state[:, :0].detach() for state in final)
+            self._states.append((h, c))
         need = int(rows.max()) + 1 if len(rows) else 0
         kept = [_rows(s.to(f.device), need) for s, f in zip(self._states[depth], final, strict=True)]
         for state, value in zip(kept, final, strict=True):

@@ -80,7 +80,7 @@ class ElmoTokenizer:
         raise HarnessError("ELMo takes the two texts of a pair apart: encoder.pairs=separate")
 
     def report(self) -> dict[str, float]:
-        """``words``, ``words_cut`` (longer than 48 bytes, read without their end), ``types``, ``texts_cut``."""
+        """``words``, ``words_cut`` (over 48 bytes, read without their end), ``types``, ``texts_cut``."""
         return {**{k: float(v) for k, v in self._counts.items()}, "types": float(len(self._known))}
 
     def _inputs(self, window: WordWindow) -> dict[str, np.ndarray]:
@@ -115,6 +115,18 @@ class Highway(nn.Module):
         return torch.lerp(x, torch.relu(torch.addmm(self.transform_bias, x, self.transform)), gate)
 
 
+class Projection(nn.Module):
+    """x = x W + b."""
+
+    def __init__(self, size: int, out: int) -> None:
+        super().__init__()
+        self.weight, self.bias = _empty(size, out), _empty(out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, size) to (N, out)."""
+        return torch.addmm(self.bias, x, self.weight)
+
+
 class CharacterEncoder(nn.Module):
     """Characters of words to their context-free vectors; see the module's formulas.
 
@@ -129,8 +141,7 @@ class CharacterEncoder(nn.Module):
         self.filters = nn.ParameterList(_empty(n, options.char_dim, width) for width, n in options.filters)
         self.filter_biases = nn.ParameterList(_empty(n) for _, n in options.filters)
         self.highways = nn.ModuleList(Highway(total) for _ in range(options.n_highway))
-        self.projection = _empty(total, options.projection_dim) if projected else None
-        self.projection_bias = _empty(options.projection_dim) if projected else None
+        self.projection = Projection(total, options.projection_dim) if projected else None
         self._widest = max(width for width, _ in options.filters)
 
     def forward(self, characters: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,7 +177,7 @@ class CharacterEncoder(nn.Module):
         out = torch.relu(out) if self.options.activation == "relu" else torch.tanh(out)
         for highway in self.highways:
             out = highway(out)
-        return out if self.projection is None else torch.addmm(self.projection_bias, out, self.projection)
+        return out if self.projection is None else self.projection(out)
 
     @torch.no_grad()
     def draw(self) -> None:
@@ -176,14 +187,14 @@ class CharacterEncoder(nn.Module):
         for weight, bias in zip(self.filters, self.filter_biases, strict=True):
             nn.init.kaiming_uniform_(weight, nonlinearity="relu")
             bias.zero_()
-        for highway in self.highways:
+        for highway in self._highways():
             for weight in (highway.carry, highway.transform):
                 nn.init.xavier_uniform_(weight)
             highway.carry_bias.fill_(-2.0)
             highway.transform_bias.zero_()
         if self.projection is not None:
-            nn.init.xavier_uniform_(self.projection)
-            self.projection_bias.zero_()
+            nn.init.xavier_uniform_(self.projection.weight)
+            self.projection.bias.zero_()
 
     def assign(self, weights: Mapping[str, np.ndarray]) -> None:
         """Take over published weights without a copy; filters are turned to (n, D, width)."""
@@ -204,13 +215,16 @@ class CharacterEncoder(nn.Module):
         out = [(self.characters, "char_embed")]
         for i, (weight, bias) in enumerate(zip(self.filters, self.filter_biases, strict=True)):
             out += [(weight, f"CNN/W_cnn_{i}"), (bias, f"CNN/b_cnn_{i}")]
-        for k, highway in enumerate(self.highways):
-            pairs = ((highway.carry, "W_carry"), (highway.carry_bias, "b_carry"))
-            pairs += ((highway.transform, "W_transform"), (highway.transform_bias, "b_transform"))
-            out += [(parameter, f"CNN_high_{k}/{name}") for parameter, name in pairs]
+        for k, highway in enumerate(self._highways()):
+            out += [(highway.carry, f"CNN_high_{k}/W_carry"), (highway.carry_bias, f"CNN_high_{k}/b_carry")]
+            out += [(highway.transform, f"CNN_high_{k}/W_transform")]
+            out += [(highway.transform_bias, f"CNN_high_{k}/b_transform")]
         if self.projection is not None:
-            out += [(self.projection, PROJECTION), (self.projection_bias, "CNN_proj/b_proj")]
+            out += [(self.projection.weight, PROJECTION), (self.projection.bias, "CNN_proj/b_proj")]
         return out
+
+    def _highways(self) -> list[Highway]:
+        return list(self.highways)  # type: ignore[arg-type]
 
 
 def unique_rows(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """The published format of ELMo: ``options.json`` and one HDF5 file of weights; torch-free.
 
-With D the width of a character, F the sum of all filters, P the projection and C the LSTM's cells, the weights
-are (d = 0 forward, 1 backward; l = layer, k = highway layer; W_P_0 and CNN_proj belong to the projections):
+With D the width of a character, F the sum of all filters, P the projection and C the LSTM's cells, the
+weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from 0):
 
 ========================================================  =====================
 ``char_embed``                                            (261, D)
@@ -33,6 +33,7 @@ N_CHARACTERS = 261
 """256 bytes, the marks of a sentence's begin and end and of a word's begin and end, and the filler."""
 OPTIONS, WEIGHTS = "options", "weights"
 ROLES = (OPTIONS, WEIGHTS)
+NAMES = "options.json and one *weights*.hdf5"
 ACTIVATIONS = ("relu", "tanh")
 PROJECTION = "CNN_proj/W_proj"
 
@@ -123,55 +124,46 @@ def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
     """``_files_`` of ELMo: ``options`` and ``weights``.
 
     Args:
-        config: reads ``files.options`` and ``files.weights``, else ``path`` (a folder), else ``url.options`` and
-            ``url.weights``.
+        config: reads ``files.options`` and ``files.weights``, else ``path`` (a folder), else ``url.options``
+            and ``url.weights``.
         cache_dir: downloads go to its folder ``downloads``.
 
     Raises:
         HarnessError: they are not there, or a folder holds several.
     """
     given = _by_role(config.get("files"), key="encoder.files")
+    out = {role: existing(Path(place), key=f"encoder.files.{role}") for role, place in given.items()}
     if config.get("path") is not None:
-        folder = Path(str(config["path"])).expanduser().absolute()
-        if not folder.is_dir():
-            what = "is a file" if folder.exists() else "is not there"
-            raise HarnessError(
-                f"encoder.path={folder} {what}: give the folder of options.json and *weights*.hdf5"
-            )
-        return {
-            r: existing(given[r], key=f"encoder.files.{r}") if r in given else in_folder(folder, r)
-            for r in ROLES
-        }
+        folder = _folder(str(config["path"]))
+        return {r: out[r] if r in out else in_folder(folder, r) for r in ROLES}
     url = _by_role(config.get("url"), key="encoder.url")
-    missing = [r for r in ROLES if r not in given and r not in url]
-    if missing:
+    if any(r not in out and r not in url for r in ROLES):
         raise HarnessError(
-            f"encoder {config.get('name', 'elmo')}: its files are not on this machine; give encoder.path=FOLDER "
-            "with options.json and *weights*.hdf5, or encoder.files.options=FILE and encoder.files.weights=FILE"
+            f"encoder {config.get('name', 'elmo')}: its files are not here; give encoder.path=FOLDER "
+            f"(of {NAMES}), or encoder.files.options=FILE and encoder.files.weights=FILE"
         )
-    size = str((config.get("about") or {}).get("size", ""))
-    return {
-        r: existing(given[r], key=f"encoder.files.{r}")
-        if r in given
-        else fetch(
-            str(url[r]),
-            cache_dir / "downloads",
-            size=size if r == WEIGHTS else "",
-            hint="give encoder.path=FOLDER",
-        )
-        for r in ROLES
-    }
+    sizes = {WEIGHTS: str((config.get("about") or {}).get("size", ""))}
+    for role in (r for r in ROLES if r not in out):
+        hint = f"give encoder.path=FOLDER (of {NAMES})"
+        out[role] = fetch(url[role], cache_dir / "downloads", size=sizes.get(role, ""), hint=hint)
+    return {r: out[r] for r in ROLES}
 
 
-def _by_role(value: Any, *, key: str) -> dict[str, Path | str]:
-    """The roles that are set, paths made absolute."""
+def _folder(path: str) -> Path:
+    folder = Path(path).expanduser().absolute()
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "is not there"
+        raise HarnessError(f"encoder.path={path} {what}: give the folder of {NAMES}")
+    return folder
+
+
+def _by_role(value: Any, *, key: str) -> dict[str, str]:
+    """The roles that are set."""
     if value is None:
         return {}
     if not isinstance(value, Mapping) or set(value) - set(ROLES):
-        raise HarnessError(
-            f"{key}={value!r}: {OPTIONS} and {WEIGHTS} are wanted, such as {{options: FILE, weights: FILE}}"
-        )
-    return {r: Path(str(v)) if key.endswith("files") else str(v) for r, v in value.items() if v is not None}
+        raise HarnessError(f"{key}={value!r}: {{options: ..., weights: ...}} is wanted")
+    return {str(role): str(place) for role, place in value.items() if place is not None}
 
 
 def in_folder(folder: Path, role: str) -> Path:
@@ -188,13 +180,10 @@ def in_folder(folder: Path, role: str) -> Path:
         return found[0]
     if found:
         names = ", ".join(p.name for p in found)
-        raise HarnessError(
-            f"{folder} holds several {wanted} ({names}): say which with encoder.files.{role}=FILE"
-        )
+        mend = f"say which with encoder.files.{role}=FILE"
+        raise HarnessError(f"{folder} holds several {wanted} ({names}): {mend}")
     names = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
-    raise HarnessError(
-        f"{folder} holds no {wanted}, only {names}: ELMo is options.json and one *weights*.hdf5"
-    )
+    raise HarnessError(f"{folder} holds no {wanted} (but {names}): a folder of {NAMES} is wanted")
 
 
 def read_options(path: Path) -> ElmoOptions:
@@ -207,9 +196,8 @@ def read_options(path: Path) -> ElmoOptions:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise HarnessError(f"{path}: cannot be read as JSON ({e})") from e
-    cnn, rows = _section(data, "char_cnn", path), ("char_cnn", "n_characters")
-    lstm = _section(data, "lstm", path)
-    if _whole(data, rows, path) not in (N_CHARACTERS, N_CHARACTERS + 1):
+    cnn, lstm = _section(data, "char_cnn", path), _section(data, "lstm", path)
+    if _whole(data, ("char_cnn", "n_characters"), path) not in (N_CHARACTERS, N_CHARACTERS + 1):
         raise HarnessError(f"{path}: char_cnn.n_characters={cnn['n_characters']}: 261 or 262 is wanted")
     activation = cnn.get("activation")
     if activation not in ACTIVATIONS:
@@ -233,9 +221,8 @@ def read_options(path: Path) -> ElmoOptions:
     )
     widest = max(width for width, _ in options.filters)
     if widest > options.max_characters:
-        raise HarnessError(
-            f"{path}: a filter of width {widest} does not fit max_characters_per_token={options.max_characters}"
-        )
+        most = options.max_characters
+        raise HarnessError(f"{path}: a filter of width {widest} does not fit max_characters_per_token={most}")
     return options
 
 

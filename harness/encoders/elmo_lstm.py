@@ -6,8 +6,8 @@ For each direction (Sak et al. 2014, with the clipping of the published model)::
     c_t = clip(sigmoid(f + 1) * c_{t-1} + sigmoid(i) * tanh(j), cell_clip)
     h_t = clip((sigmoid(o) * tanh(c_t)) W_p, proj_clip)
 
-Rows are packed: at step t only those that are that long are there, longest first, so padding costs nothing and
-cannot reach a state. The backward direction reads each row from its own end. The products of all steps'
+Rows are packed: at step t only those that are that long are there, longest first, so padding costs nothing
+and cannot reach a state. The backward direction reads each row from its own end. The products of all steps'
 inputs are one product; a step multiplies both directions' states at once.
 """
 
@@ -25,7 +25,7 @@ from harness.encoders.elmo_files import ElmoOptions, cell_key
 State = tuple[Tensor, Tensor]
 """(2, B, P) and (2, B, C): projected state and cell of each direction and row."""
 AT_ONCE = 1 << 26
-"""Numbers of the gates whose input products are computed at once: memory stays bounded, whatever the batch."""
+"""Numbers of the gates whose inputs' products are taken at once: they stay bounded, whatever the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +142,18 @@ class BiLSTMLayer(nn.Module):
 
     def assign(self, weights: Mapping[str, np.ndarray], layer: int) -> None:
         """Take over published weights."""
-        w, b, p = (
-            [torch.from_numpy(weights[cell_key(d, layer, name)]) for d in (0, 1)]
-            for name in ("W_0", "B", "W_P_0")
-        )
+
+        def both(name: str) -> list[Tensor]:
+            return [torch.from_numpy(weights[cell_key(d, layer, name)]) for d in (0, 1)]
+
+        w, b, p = both("W_0"), both("B"), both("W_P_0")
         self.weight.data, self.projection.data = torch.stack(w), torch.stack(p)
         for parameter, value in zip(self.biases, b, strict=True):
             parameter.data = value
 
     def published(self, layer: int) -> dict[str, np.ndarray]:
         """The weights as they are published."""
-        out = {}
+        out: dict[str, np.ndarray] = {}
         for d in (0, 1):
             values = {"W_0": self.weight[d], "B": self.biases[d], "W_P_0": self.projection[d]}
             out |= {cell_key(d, layer, k): v.detach().cpu().float().numpy() for k, v in values.items()}

@@ -68,17 +68,10 @@ def write(folder: Path, options: ElmoOptions, weights: Mapping[str, np.ndarray])
     wanted = shapes(options)
     if PROJECTION not in weights and options.n_filters == options.projection_dim:
         wanted = {k: s for k, s in wanted.items() if not k.startswith("CNN_proj/")}
-    wrong = sorted(
-        key
-        for key in {*wanted, *weights}
-        if key not in wanted or key not in weights or np.shape(weights[key]) != wanted[key]
-    )
-    if wrong:
-        key = wrong[0]
+    for key in sorted({*wanted, *weights}):
         found = np.shape(weights[key]) if key in weights else "nothing"
-        raise HarnessError(
-            f"{folder}: {key} has shape {found}, wanted is {wanted.get(key, 'no such weight')}"
-        )
+        if found != wanted.get(key, "no such weight"):
+            raise HarnessError(f"{folder}: {key} has shape {found}, wanted is {wanted.get(key, 'none such')}")
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / ".tmp-weights.hdf5"
     with h5py.File(temporary, "w") as file:
