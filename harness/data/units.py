@@ -192,12 +192,12 @@ def _mean_by_word(states: Tensor, units: Units, *, rows: Tensor, words: Tensor, 
     return torch.where(count > 0, total / count.clamp(min=1), fallback)
 
 
-POOLINGS = ("cls", "last", "mean", "max", "meanmax", "concat")
+POOLINGS = ("cls", "last", "mean", "max", "meanmax", "concat", "concat_backward", "concat_both")
 
 
 def pooled_size(hidden: int, how: str) -> int:
     """Width of :func:`pool`'s result."""
-    return hidden * {"concat": 3, "meanmax": 2}.get(how, 1)
+    return hidden * (3 if how.startswith("concat") else 2 if how == "meanmax" else 1)
 
 
 def pool(states: Tensor, units: Units, how: str) -> Tensor:
@@ -208,7 +208,9 @@ def pool(states: Tensor, units: Units, how: str) -> Tensor:
         units: the batch the states belong to.
         how: ``cls`` first real unit; ``last`` last real unit (by mask, so padding on either side is right);
             ``mean``, ``max``, ``meanmax`` over the units that are text; ``concat`` = [last; max; mean] over
-            those (Howard & Ruder 2018, section 3.3). Special units count only for ``cls`` and ``last``.
+            those (Howard & Ruder 2018, section 3.3); of states that read from the right, ``concat_backward``
+            takes the first unit's, and ``concat_both`` the first unit's for the second half of H.
+            Special units count only for ``cls`` and ``last``.
 
     Returns:
         (B, pooled_size(H, how))
@@ -221,8 +223,9 @@ def pool(states: Tensor, units: Units, how: str) -> Tensor:
     content = units.content
     content = torch.where(content.any(1, keepdim=True), content, units.mask)
     content = torch.where(content.any(1, keepdim=True), content, torch.ones_like(content))
-    if how == "concat":
-        return torch.cat([_at(states, last_true(content)), _max(states, content), _mean(states, content)], -1)
+    if how.startswith("concat") and how in POOLINGS:
+        end = _end_of_reading(states, content, how)
+        return torch.cat([end, _max(states, content), _mean(states, content)], -1)
     if how == "meanmax":
         return torch.cat([_mean(states, content), _max(states, content)], -1)
     if how == "mean":
@@ -230,6 +233,15 @@ def pool(states: Tensor, units: Units, how: str) -> Tensor:
     if how == "max":
         return _max(states, content)
     raise ValueError(f"pooling {how!r} is not one of {', '.join(POOLINGS)}")
+
+
+def _end_of_reading(states: Tensor, content: Tensor, how: str) -> Tensor:
+    """(B, H): the states that have read the whole row."""
+    first, last = _at(states, content.int().argmax(dim=1)), _at(states, last_true(content))
+    if how == "concat_both":
+        half = states.shape[-1] // 2
+        return torch.cat([last[:, :half], first[:, half:]], -1)
+    return first if how == "concat_backward" else last
 
 
 def last_true(mask: Tensor) -> Tensor:

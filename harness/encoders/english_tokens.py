@@ -248,7 +248,7 @@ def _joined(tokens: list[str]) -> list[str]:
 
 
 def english_tokens(text: str) -> list[tuple[int, int]]:
-    """Spans ``(start, end)`` of the tokens of a lower-case ``text``, in order; the one blank between words is in
+    """Spans ``(start, end)`` of the tokens of a lower-case ``text``, in order; one blank between words is in
     none."""
     out: list[tuple[int, int]] = []
     for run in _RUNS.finditer(text):

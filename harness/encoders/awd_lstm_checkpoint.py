@@ -1,0 +1,216 @@
+"""The weights of an AWD-LSTM: reading every published format, writing two.
+
+Nothing is executed: weights are read as tensors alone. fastai keeps the raw recurrent matrix as
+``rnns.0.weight_hh_l0_raw`` (``rnns.0.module.weight_hh_l0_raw`` in its first versions), sometimes with the
+dropped one beside it; the table may appear once more as ``encoder_dp.emb`` or ``encoder_with_dropout.embed``,
+and as the decoder. A classifier's encoder is one ``module`` deeper, its head is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from harness.encoders.awd_lstm_files import OPTIONS, read_backwards, read_vocabulary
+from harness.encoders.awd_lstm_model import Sizes
+from harness.errors import HarnessError
+
+_OUTER = re.compile(r"^(?:module\.)?(?:0\.)?(?:module\.)?")
+_TABLE = re.compile(r"(?:table|encoder|encoder_dp\.emb|encoder_with_dropout\.embed)\.weight$")
+_RNN = re.compile(r"rnns\.(\d+)\.(?:module\.)?((?:weight|bias)_[ih]h_l0)(_raw)?$")
+_DECODER = re.compile(r"^(?:module\.)?(?:1\.)?decoder\.(weight|bias)$")
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What the files say.
+
+    Attributes:
+        weights: tensors by our names; ``decoder.bias`` only where the file has one.
+        vocabulary: the words, one for each row of the table.
+        backwards: trained from right to left; None = the files do not say.
+        counts: ``matched``, ``missing`` and ``unexpected`` tensors of the file.
+    """
+
+    weights: dict[str, Tensor]
+    vocabulary: list[str]
+    backwards: bool | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def read_checkpoint(files: Mapping[str, Path]) -> Checkpoint:
+    """Read and check an encoder's files.
+
+    Raises:
+        HarnessError: names the file, the tensor, what it is and what it should be.
+    """
+    path = files["weights"]
+    weights, counts = _named(read_tensors(path), path)
+    vocabulary = read_vocabulary(files["vocabulary"])
+    _check(weights, path, counts)
+    rows = weights["table.weight"].shape[0]
+    if rows != len(vocabulary):
+        raise HarnessError(
+            f"{files['vocabulary']}: {len(vocabulary)} words, but the table in {path.name} has {rows} rows: "
+            "words and weights are not of one model"
+        )
+    return Checkpoint(weights, vocabulary, read_backwards(files.get("options")), counts)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Tensors of a file by their names in it, as float32.
+
+    Raises:
+        HarnessError: it cannot be read, or holds no dictionary of tensors.
+    """
+    data: Any
+    try:
+        if path.suffix == ".safetensors":
+            data = load_file(path)
+        else:
+            with torch.serialization.safe_globals(_bystanders()):
+                data = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as e:
+        raise HarnessError(
+            f"{path}: not a file of tensors that can be read safely ({type(e).__name__}: {str(e)[:200]}); "
+            "with fastai, write it anew: learn.save(NAME, with_opt=False) or learn.save_encoder(NAME)"
+        ) from e
+    if isinstance(data, Mapping) and isinstance(data.get("model"), Mapping):
+        data = data["model"]
+    if not isinstance(data, Mapping) or not data:
+        raise HarnessError(f"{path}: holds a {type(data).__name__}, not tensors by name")
+    return {str(k): v.float() for k, v in data.items() if isinstance(v, torch.Tensor)}
+
+
+class _Nothing(list[Any]):
+    """Stands for objects of an optimizer's state, which nobody reads."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def __new__(cls, *_: Any, **__: Any) -> _Nothing:
+        return super().__new__(cls)
+
+    def __setstate__(self, _: Any) -> None:
+        pass
+
+
+def _bystanders() -> list[Any]:
+    """What fastai's optimizer state holds besides tensors; read as nothing, so none of it is ever called."""
+    names = ["fastcore.foundation.L", "numpy.dtype"]
+    names += [f"numpy.{core}.multiarray.scalar" for core in ("core", "_core")]
+    names += [f"numpy.dtypes.{kind}DType" for kind in ("Float64", "Float32", "Int64", "Int32", "Bool")]
+    return [(_Nothing, name) for name in names]
+
+
+def _named(found: Mapping[str, Tensor], path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Tensors by our names. Of a matrix and its raw form the raw one counts: the other has dropped out."""
+    out: dict[str, Tensor] = {}
+    raw: set[str] = set()
+    matched = 0
+    for key, tensor in found.items():
+        if m := _DECODER.match(key):
+            matched += 1
+            if m[1] == "bias":
+                out["decoder.bias"] = tensor
+            continue
+        inner = _OUTER.sub("", key)
+        if _TABLE.match(inner):
+            matched += 1
+            out.setdefault("table.weight", tensor)
+        elif m := _RNN.match(inner):
+            matched += 1
+            name = f"rnns.{m[1]}.{m[2]}"
+            if m[3]:
+                raw.add(name)
+            if m[3] or name not in raw:
+                out[name] = tensor
+        elif inner.startswith("rnns.") and "_reverse" in inner:
+            raise HarnessError(
+                f"{path}: {key} is of a layer that reads in both directions at once; ULMFiT's two "
+                "directions are two models: encoder=ulmfit_bi"
+            )
+    return out, {"matched": matched, "unexpected": len(found) - matched}
+
+
+def _check(weights: Mapping[str, Tensor], path: Path, counts: dict[str, int]) -> None:
+    """All tensors of one AWD-LSTM, of shapes that fit each other."""
+    layers = 1 + max((int(k.split(".")[1]) for k in weights if k.startswith("rnns.")), default=-1)
+    table, first = weights.get("table.weight"), weights.get("rnns.0.weight_hh_l0")
+    total = counts["matched"] + counts["unexpected"]
+    if table is None or first is None or table.ndim != 2 or first.ndim != 2:
+        missing = [k for k in ("encoder.weight", "rnns.0.weight_hh_l0") if _absent(k, weights)]
+        raise HarnessError(
+            f"{path}: {counts['matched']} of {total} tensors matched an AWD-LSTM's names, without "
+            f"{' and '.join(missing) or 'matrices where they are wanted'}: not a file of fastai's AWD_LSTM"
+        )
+    sizes = Sizes(table.shape[0], table.shape[1], first.shape[1], layers)
+    shapes = sizes.shapes() | ({"decoder.bias": (sizes.words,)} if "decoder.bias" in weights else {})
+    missing = [k for k in shapes if k not in weights]
+    counts["missing"] = len(missing)
+    if missing:
+        raise HarnessError(
+            f"{path}: {counts['matched']} of {total} tensors matched, {len(missing)} missing "
+            f"({', '.join(missing[:3])}), {counts['unexpected']} unexpected: the file is not whole"
+        )
+    for name, shape in shapes.items():
+        if tuple(weights[name].shape) != shape:
+            raise HarnessError(f"{path}: {name} is {tuple(weights[name].shape)}, but {shape} is wanted")
+
+
+def _absent(key: str, weights: Mapping[str, Tensor]) -> bool:
+    return {"encoder.weight": "table.weight"}.get(key, key) not in weights
+
+
+def write_model(
+    folder: Path, weights: Mapping[str, Tensor], vocabulary: Sequence[str], *, backwards: bool = False
+) -> Path:
+    """Write ``model.safetensors``, ``vocabulary.json`` and ``options.json``.
+
+    Args:
+        folder: made when it is not there.
+        weights: :meth:`harness.encoders.awd_lstm_model.AwdLstmLM.weights`.
+        vocabulary: a word for each row of the table.
+        backwards: trained from right to left.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, folder / "model.safetensors")
+    (folder / "vocabulary.json").write_text(
+        json.dumps(list(vocabulary), ensure_ascii=False), encoding="utf-8"
+    )
+    (folder / OPTIONS).write_text(json.dumps({"backwards": backwards}), encoding="utf-8")
+    return folder
+
+
+def write_fastai(
+    folder: Path, weights: Mapping[str, Tensor], vocabulary: Sequence[str], *, name: str = "model"
+) -> Path:
+    """Write ``<name>.pth`` and ``<name>_vocab.pkl`` as fastai 2 reads them: its ``learn.load``, and
+    ``load_pretrained`` of a language model learner.
+
+    Args:
+        folder, weights, vocabulary: as for :func:`write_model`.
+        name: stem of both files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    table = weights["table.weight"].detach().cpu()
+    out = {"0.encoder.weight": table, "0.encoder_dp.emb.weight": table}
+    for key, tensor in weights.items():
+        if key.startswith("rnns."):
+            _, layer, kind = key.split(".")
+            place = "weight_hh_l0_raw" if kind == "weight_hh_l0" else f"module.{kind}"
+            out[f"0.rnns.{layer}.{place}"] = tensor.detach().cpu()
+    out |= {"1.decoder.weight": table, "1.decoder.bias": weights["decoder.bias"].detach().cpu()}
+    torch.save(out, folder / f"{name}.pth")
+    with (folder / f"{name}_vocab.pkl").open("wb") as f:
+        pickle.dump(list(vocabulary), f)
+    return folder

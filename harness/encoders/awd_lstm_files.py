@@ -1,0 +1,173 @@
+"""The files of an AWD-LSTM: finding them and reading words, torch-free. See
+:mod:`harness.encoders.awd_lstm_checkpoint` for the weights.
+
+=============  ===================================================================================
+weights        ``.safetensors`` (ours); ``.pth``, ``.h5`` (both torch files) of fastai: a language model
+               or an encoder alone, bare or in ``{"model": ..., "opt": ...}``, any of its key names
+vocabulary     ``.json``, ``.txt`` (a word a line) or ``.pkl`` (fastai's ``itos``): the words in the order of
+               the table's rows
+``options.json``  ours, optional: ``{"backwards": false}``
+=============  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.encoders.download import existing
+from harness.errors import HarnessError
+
+WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
+VOCABULARY = (".json", ".pkl", ".txt")
+OPTIONS = "options.json"
+
+
+def awd_lstm_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+    """``weights``, ``vocabulary`` and, if there are any, ``options`` of an encoder.
+
+    Args:
+        config: ``path``, a folder that holds one file of weights and one of words, or ``files`` with
+            ``weights`` and ``vocabulary``.
+        cache_dir: unused; nothing is downloaded.
+
+    Raises:
+        HarnessError: a file is missing, or a folder holds several that it could be.
+    """
+    name, explicit = config.get("name", "ulmfit"), config.get("files")
+    about = config.get("about") or {}
+    if explicit:
+        return _explicit(explicit)
+    if config.get("path") is None:
+        where = f" ({about['where']})" if about.get("where") else ""
+        raise HarnessError(
+            f"encoder {name}: its files are not on this machine{where}; give encoder.path=DIR with the "
+            "weights (.pth or .safetensors) and the words (.pkl or .json)"
+        )
+    folder = Path(str(config["path"])).expanduser().absolute()
+    if folder.is_file():
+        return _beside(folder)
+    if not folder.is_dir():
+        raise HarnessError(f"encoder.path={folder}: there is no such folder")
+    return _of_folder(folder)
+
+
+def _explicit(files: Mapping[str, Any]) -> dict[str, Path]:
+    roles = {"weights", "vocabulary", "options"}
+    unknown = set(files) - roles
+    if unknown or not {"weights", "vocabulary"} <= set(files):
+        raise HarnessError(
+            f"encoder.files={dict(files)}: weights and vocabulary are wanted, and at most options beside them"
+        )
+    return {k: existing(Path(str(v)), key=f"encoder.files.{k}") for k, v in files.items() if v is not None}
+
+
+def _beside(weights: Path) -> dict[str, Path]:
+    """The folder's files, with these weights."""
+    vocabulary = _one(weights.parent, VOCABULARY, what="words (itos)")
+    found = {"weights": weights, "vocabulary": vocabulary}
+    options = weights.parent / OPTIONS
+    return found | ({"options": options} if options.is_file() else {})
+
+
+def _of_folder(folder: Path) -> dict[str, Path]:
+    return _beside(_one(folder, WEIGHTS, what="weights"))
+
+
+def _one(folder: Path, endings: Sequence[str], *, what: str) -> Path:
+    found = sorted(p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name != OPTIONS)
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(p.name for p in found) or "none"
+    raise HarnessError(
+        f"{folder}: one file of {what} is wanted ({', '.join(endings)}), there are: {names}; "
+        "give encoder.files={weights: FILE, vocabulary: FILE}"
+    )
+
+
+def read_backwards(path: Path | None) -> bool | None:
+    """Whether the options say that the model reads from right to left; None = they do not say."""
+    if path is None:
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8")).get("backwards")
+    except (ValueError, AttributeError) as e:
+        raise HarnessError(f'{path}: an object such as {{"backwards": false}} is wanted ({e})') from e
+    if value is not None and not isinstance(value, bool):
+        raise HarnessError(f"{path}: backwards={value!r}, but true or false is wanted")
+    return value
+
+
+class _Strings(pickle.Unpickler):
+    """Lists and strings: no name is ever looked up."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """Words in the order of the table's rows.
+
+    Raises:
+        HarnessError: it is not a list of strings; a pickle that holds anything else is not opened further.
+    """
+    data = path.read_bytes()
+    words: Any
+    try:
+        if path.suffix == ".pkl":
+            words = _Strings(io.BytesIO(data)).load()
+        elif path.suffix == ".json":
+            words = json.loads(data)
+        else:
+            words = data.decode("utf-8").removesuffix("\n").split("\n")
+    except Exception as e:
+        raise HarnessError(
+            f"{path}: not a list of words that can be read safely ({e}); write it as JSON: "
+            "json.dump(list(itos), file)"
+        ) from e
+    if isinstance(words, dict):
+        words = words.get("itos")
+    if not isinstance(words, list | tuple) or not words:
+        raise HarnessError(f"{path}: a list of words is wanted, found a {type(words).__name__}")
+    for row, word in enumerate(words):
+        if not isinstance(word, str):
+            raise HarnessError(f"{path}: entry {row} is {word!r}, not a word")
+    return list(words)
+
+
+def bi_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+    """The files of both directions, by ``forward.role`` and ``backward.role``.
+
+    Raises:
+        HarnessError: see :func:`awd_lstm_files` and :func:`the_directions`.
+    """
+    directions = the_directions(config.get("members"), config.get("path"))
+    return {
+        f"{key}.{role}": path
+        for key, member in directions.items()
+        for role, path in awd_lstm_files(member, cache_dir).items()
+    }
+
+
+def the_directions(members: Mapping[str, Any] | None, path: Any) -> dict[str, dict[str, Any]]:
+    """The configurations of ``forward`` and ``backward``, their paths below ``path`` where they have none.
+
+    Raises:
+        HarnessError: one of them is missing.
+    """
+    out: dict[str, dict[str, Any]] = {}
+    for key in ("forward", "backward"):
+        member = (members or {}).get(key)
+        if not isinstance(member, Mapping) or "_target_" not in member:
+            raise HarnessError(
+                f"encoder.members.{key}={member!r}: an AWD-LSTM is wanted; choose one with "
+                f"encoder@encoder.members.{key}=ulmfit"
+            )
+        out[key] = dict(member)
+        if path is not None and member.get("path") is None and not member.get("files"):
+            out[key]["path"] = str(Path(str(path)) / key)
+    return out

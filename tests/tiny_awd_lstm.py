@@ -1,0 +1,83 @@
+"""Tiny random AWD-LSTMs, written in every format that is read."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from harness.encoders.awd_lstm import write_fastai, write_model
+from harness.encoders.awd_lstm_model import AwdLstm, AwdLstmLM, Sizes
+
+SPECIALS = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")
+WORDS = (
+    "the", "quick", "brown", "fox", "word", "river", "bank", "runs", "ana", "do", "n't", "it", "'s", "is",
+    "a", "of", "and", "what", "to", "in", "was", ".", ",", "?", "!", "-", "(", ")", "3", "서울에서", "왔다", "🚀",
+)  # fmt: skip
+FORMATS = ("ours", "fastai", "encoder", "learner", "first", "old")
+
+
+def vocabulary() -> list[str]:
+    return [*SPECIALS, *WORDS]
+
+
+def tiny_lm(*, seed: int = 0, words: int | None = None, scale: float = 4.0) -> AwdLstmLM:
+    """6 wide, 10 within, 3 layers; weights ``scale`` times as usual, so that context shows."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        core = AwdLstm(Sizes(len(vocabulary()) if words is None else words, 6, 10, 3))
+        out = AwdLstmLM(core, torch.randn(core.sizes.words))
+        with torch.no_grad():
+            for parameter in core.parameters():
+                parameter.mul_(scale if parameter is core.table.weight else 1.5)
+    return out
+
+
+def make_awd_lstm(folder: Path, kind: str = "ours", *, seed: int = 0, backwards: bool = False) -> Path:
+    """Write one of :data:`FORMATS`: ours; fastai 2's language model; its encoder alone; what ``learn.save``
+    writes of a classifier, with an optimizer's state; fastai 1's names; those of ``fwd_wt103.h5``."""
+    lm = tiny_lm(seed=seed)
+    if kind == "ours":
+        return write_model(folder, lm.weights(), vocabulary(), backwards=backwards)
+    write_fastai(folder, lm.weights(), vocabulary())
+    state = torch.load(folder / "model.pth", weights_only=True)
+    if kind == "encoder":
+        state = {k[2:]: v for k, v in state.items() if k.startswith("0.")}
+    elif kind == "learner":
+        state = {
+            ("0.module." + k[2:] if k.startswith("0.") else k): v for k, v in state.items() if k[0] == "0"
+        }
+        state = {"model": state | {"1.layers.0.0.weight": torch.ones(18)}, "opt": {"hypers": [{"lr": 0.1}]}}
+    elif kind == "first":
+        raw = [k for k in state if k.endswith("_raw")]
+        state |= {k[:-4].replace(".weight_hh", ".module.weight_hh"): state[k] * 2 for k in raw}
+    elif kind == "old":
+        state = {k.replace(".weight_hh_l0_raw", ".module.weight_hh_l0_raw"): v for k, v in state.items()}
+        state["0.encoder_with_dropout.embed.weight"] = state.pop("0.encoder_dp.emb.weight")
+        del state["1.decoder.bias"]
+        (folder / "model.pth").unlink()
+    torch.save(state, folder / ("model.h5" if kind == "old" else "model.pth"))
+    if kind == "learner":
+        (folder / "model_vocab.pkl").unlink()
+        (folder / "itos.json").write_text(json.dumps(vocabulary()))
+    return folder
+
+
+def make_both(folder: Path, kind: str = "ours") -> Path:
+    """``forward`` and ``backward`` in one folder."""
+    make_awd_lstm(folder / "forward", kind, seed=1)
+    make_awd_lstm(folder / "backward", kind, seed=2, backwards=True)
+    return folder
+
+
+@cache
+def demo_awd_lstm(*, both: bool = False) -> Path:
+    """A folder for the tests of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="tiny-awd-lstm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return make_both(folder) if both else make_awd_lstm(folder)
