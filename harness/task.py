@@ -133,3 +133,25 @@ class Task(Protocol):
             HarnessError: an example has no prediction.
         """
         ...
+
+
+@runtime_checkable
+class Averages(Protocol):
+    """A task whose predictions can be averaged over models (``harness ensemble``); most can.
+
+    Attributes:
+        averaging: a sentence for the record, what is averaged.
+    """
+
+    averaging: str
+
+    def average(
+        self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
+    ) -> dict[str, Prediction]:
+        """One prediction an example from those of each member, by example id. :meth:`Task.splits` was called.
+        One member alone, or several that agree in all, give their own values.
+
+        Raises:
+            HarnessError: the members' predictions do not fit each other.
+        """
+        ...

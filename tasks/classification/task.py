@@ -18,6 +18,7 @@ from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from tasks.classification import scoring
+from tasks.classification.averaging import average_classes
 from tasks.classification.columns import Columns, Labels, Names
 from tasks.classification.reader import Hub, Reader, Row, check_roles
 
@@ -69,6 +70,7 @@ class TextClassification:
 
     maximize = True
     truncate = True
+    averaging = "the mean of the members' class probabilities"
     max_first: int | None = None
 
     def __init__(
@@ -161,6 +163,14 @@ class TextClassification:
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """See :func:`tasks.classification.scoring.score`."""
         return scoring.score(predictions, examples, positive=self.positive)
+
+    def average(
+        self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
+    ) -> dict[str, Prediction]:
+        """The class of the highest mean probability; ``scores`` are the logs of the means. See
+        :class:`harness.task.Averages`."""
+        self._check_read()
+        return average_classes(members, examples, labels=self.labels)
 
     def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""

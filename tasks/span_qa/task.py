@@ -13,6 +13,7 @@ import numpy as np
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
+from tasks.span_qa.averaging import average_spans
 from tasks.span_qa.data import Source, read_splits
 from tasks.span_qa.scoring import UNITS, per_question, summary
 from tasks.span_qa.targets import IGNORE, NULL, is_joint, unit_spans
@@ -46,6 +47,7 @@ class SpanQA:
     """
 
     maximize = True
+    averaging = "the mean of the members' span probabilities, each the softmax over the best spans that the member kept"
     n_texts = 2
     truncate = False
 
@@ -127,6 +129,21 @@ class SpanQA:
             max_answer_units=self.max_answer_units,
             null_threshold=self.null_threshold,
         )
+
+    def average(
+        self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
+    ) -> dict[str, Prediction]:
+        """See :mod:`tasks.span_qa.averaging` and :class:`harness.task.Averages`."""
+        return {
+            e.id: average_spans(
+                [member[e.id] for member in members],
+                e.id,
+                context=e.texts[-1].text,
+                unanswerable=self.unanswerable,
+                null_threshold=self.null_threshold,
+            )
+            for e in examples
+        }
 
     def per_example(
         self, predictions: Mapping[str, Prediction], examples: Sequence[Example]

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from harness.data.batch import IGNORE, Batch
+from harness.data.text import Example
 from harness.data.units import Encoded, owned_word_states
 from harness.task import HeadInput, Prediction
 
@@ -22,12 +23,20 @@ class TaggingHead(nn.Module):
         labels: L labels, in the order of the outputs.
         fallback: label of a word that no unit stands for.
         word_pooling: ``first`` or ``mean``, see :func:`harness.data.units.word_states`.
+        finish: from an example's labels of words to the value of its prediction; None = they are it.
     """
 
     def __init__(
-        self, spec: HeadInput, *, labels: Sequence[str], fallback: str, word_pooling: str = "first"
+        self,
+        spec: HeadInput,
+        *,
+        labels: Sequence[str],
+        fallback: str,
+        word_pooling: str = "first",
+        finish: Callable[[Example, list[str]], list[str]] | None = None,
     ) -> None:
         super().__init__()
+        self.finish = finish
         self.labels = list(labels)
         self.fallback = fallback
         self.word_pooling = word_pooling
@@ -53,19 +62,20 @@ class TaggingHead(nn.Module):
     def decode(self, outputs: Mapping[str, Tensor], batch: Batch) -> list[Prediction]:
         """One label a word, read in the window that owns it.
 
-        ``value`` is a list of W labels and ``scores`` the W * L logits, word by word; ``extra`` holds
-        ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the words that the tokenizer
+        ``value`` is a list of W labels, or what ``finish`` makes of it, and ``scores`` the W * L logits, word
+        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the words that the tokenizer
         deleted, which get the fallback label and logits of 0.
         """
         logits = outputs["logits"].detach().float().cpu()
         owned = (batch.units[-1].word_units >= 0).cpu()
         return [
-            self._prediction(logits[rows], owned[rows], n_words=len(example.texts[-1]))
+            self._prediction(logits[rows], owned[rows], example)
             for rows, example in zip(batch.groups, batch.examples, strict=True)
         ]
 
-    def _prediction(self, logits: Tensor, owned: Tensor, *, n_words: int) -> Prediction:
-        """From the windows (R, W, L) and (R, W) of one example; W may be padded beyond ``n_words``."""
+    def _prediction(self, logits: Tensor, owned: Tensor, example: Example) -> Prediction:
+        """From the windows (R, W, L) and (R, W) of one example; W may be padded beyond its words."""
+        n_words = len(example.texts[-1])
         words = torch.arange(n_words)
         row = owned[:, :n_words].int().argmax(dim=0)
         seen = owned[:, :n_words].any(dim=0)
@@ -76,4 +86,6 @@ class TaggingHead(nn.Module):
         missing = [w for w, s in enumerate(seen.tolist()) if not s]
         if missing:
             extra["no_units"] = missing
+        if self.finish is not None:
+            value = self.finish(example, value)
         return Prediction(value=value, scores=joined.flatten().tolist(), extra=extra)

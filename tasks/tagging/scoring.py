@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.tagging.schemes import entities, strict_entities
+from tasks.tagging.schemes import OUTSIDE, entities, strict_entities
 
 Labels = Sequence[str]
 
@@ -106,3 +106,17 @@ def surface_f1(
         for spans, forms in ((golds, want), (guesses, got), (golds & guesses, correct)):
             forms.update((kind, *w[a:b]) for kind, a, b in spans)
     return prf(len(correct), len(got), len(want))[2]
+
+
+def macro_f1(gold: Sequence[Labels], predicted: Sequence[Labels]) -> float:
+    """Mean of the F1 of each label over all units, for the labels but ``O`` that occur in gold or predictions;
+    0 when there are none."""
+    want: Counter[str] = Counter()
+    got: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for g, p in zip(gold, predicted, strict=True):
+        want.update(g)
+        got.update(p)
+        right.update(a for a, b in zip(g, p, strict=True) if a == b)
+    labels = sorted({*want, *got} - {OUTSIDE})
+    return sum(prf(right[x], got[x], want[x])[2] for x in labels) / len(labels) if labels else 0.0

@@ -13,9 +13,11 @@ from harness.data.splits import limit as take
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
+from tasks.tagging.averaging import average_labels
+from tasks.tagging.characters import Characters
 from tasks.tagging.columns import Layout, Sentence
 from tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
-from tasks.tagging.scoring import score_spans, score_tokens
+from tasks.tagging.scoring import macro_f1, score_spans, score_tokens
 from tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
 
 if TYPE_CHECKING:
@@ -27,7 +29,16 @@ if TYPE_CHECKING:
 SHORT, LONG = 10, 40
 """Sentences of at most SHORT words carry the tag ``length:short``, those beyond LONG ``length:long``."""
 SPAN_METRIC, TOKEN_METRIC = "span_f1", "token_accuracy"
-METRICS = (SPAN_METRIC, "strict_span_f1", "span_precision", "span_recall", "surface_f1", TOKEN_METRIC)
+CHARACTER_METRIC = "character_macro_f1"
+METRICS = (
+    SPAN_METRIC,
+    "strict_span_f1",
+    "span_precision",
+    "span_recall",
+    "surface_f1",
+    TOKEN_METRIC,
+    CHARACTER_METRIC,
+)
 POOLINGS = ("first", "mean")
 
 
@@ -59,6 +70,8 @@ class Tagging:
             :class:`~tasks.tagging.columns.Layout`.
         encoding: of text files.
         scheme: ``auto`` or one of :data:`tasks.tagging.schemes.SCHEMES`.
+        characters: None = the data label words; ``each`` or ``words`` where they label characters, see
+            :mod:`tasks.tagging.characters`. Gold and predictions are then labels of characters.
         word_pooling: how the units of a word become its state, ``first`` or ``mean``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
 
@@ -69,6 +82,7 @@ class Tagging:
     n_texts = 1
     truncate = False
     maximize = True
+    averaging = "the mean of the members' label probabilities, word by word"
     max_first: int | None = None
 
     def __init__(
@@ -93,6 +107,7 @@ class Tagging:
         encoding: str = "auto",
         scheme: str = "auto",
         word_pooling: str = "first",
+        characters: str | None = None,
         dev_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 13,
@@ -101,9 +116,14 @@ class Tagging:
             raise HarnessError(f"task.word_pooling={word_pooling}: is one of {', '.join(POOLINGS)}")
         if metric and metric not in METRICS and not metric.startswith("f1/"):
             raise HarnessError(f"task.metric={metric}: {did_you_mean(metric, (*METRICS, 'f1/TYPE'))}")
+        if metric == CHARACTER_METRIC and characters is None:
+            raise HarnessError(
+                f"task.metric={metric}: needs data that label characters, task.characters=words"
+            )
         self.name, self.kind = name, kind
         self.scheme = self._asked = scheme
         self.word_pooling = word_pooling
+        self._characters = None if characters is None else Characters(characters)
         self.metric = metric or (TOKEN_METRIC if scheme == "none" else SPAN_METRIC)
         self.labels: list[str] = []
         self._fallback = OUTSIDE
@@ -145,6 +165,7 @@ class Tagging:
         sink.add("ill_formed_labels", found.ill_formed)
         self._choose_metric(sink)
         parts = {role: [self._example(*pair) for pair in part] for role, part in read.items()}
+        self._count_loss(parts, sink)
         self._fit(parts["train"])
         self._report_absent(parts, sink)
         train, dev, test = (take(parts[role], limit) for role in ("train", "dev", "test"))
@@ -160,14 +181,31 @@ class Tagging:
         from harness.data.batch import IGNORE
 
         number = {label: i for i, label in enumerate(self.labels)}
-        gold = np.array([number.get(label, IGNORE) for label in example.gold], dtype=np.int64)
+        gold = np.array([number.get(label, IGNORE) for label in self._targets(example)], dtype=np.int64)
         return [{"labels": np.where(row.word_units >= 0, gold, IGNORE)} for row in rows]
 
     def head(self, spec: HeadInput) -> TaggingHead:
         """A fresh :class:`tasks.tagging.head.TaggingHead` over the labels of train."""
         from tasks.tagging.head import TaggingHead
 
-        return TaggingHead(spec, labels=self.labels, fallback=self._fallback, word_pooling=self.word_pooling)
+        return TaggingHead(
+            spec,
+            labels=self.labels,
+            fallback=self._fallback,
+            word_pooling=self.word_pooling,
+            finish=self._finish,
+        )
+
+    def average(
+        self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
+    ) -> dict[str, Prediction]:
+        """See :func:`tasks.tagging.averaging.average_labels` and :class:`harness.task.Averages`."""
+        out = {}
+        for e in examples:
+            theirs = [member[e.id] for member in members]
+            joined = average_labels(theirs, e.id, labels=self.labels, fallback=self._fallback)
+            out[e.id] = Prediction(self._finish(e, joined.value), joined.scores, joined.extra)
+        return out
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """See :func:`tasks.tagging.scoring.score_spans`; only ``token_accuracy`` for plain labels.
@@ -185,13 +223,16 @@ class Tagging:
         predicted = [list(predictions[e.id].value) for e in examples]
         for example, p in zip(examples, predicted, strict=True):
             if len(p) != len(example.gold):
+                what = "words" if self._characters is None else "characters"
+                n = len(example.gold)
                 raise HarnessError(
-                    f"task {self.name}: example {example.id!r} has {len(example.gold)} words, its prediction "
-                    f"{len(p)}"
+                    f"task {self.name}: example {example.id!r} has {n} {what}, its prediction {len(p)}"
                 )
         if self.scheme == "none":
             return score_tokens(gold, predicted)
-        scores = score_spans(gold, predicted, words=[e.texts[-1].words for e in examples])
+        scores = score_spans(gold, predicted, words=[self._surface(e) for e in examples])
+        if self._characters is not None:
+            scores[CHARACTER_METRIC] = macro_f1(gold, predicted)
         return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
 
     def _choose_metric(self, sink: Sink) -> None:
@@ -204,18 +245,50 @@ class Tagging:
             self.metric = TOKEN_METRIC
 
     def _example(self, name: str, sentence: Sentence) -> Example:
-        labels = to_iob2(sentence.labels, self.scheme)
-        return Example(name, (Text.from_words(sentence.words),), labels, sentence.tags)
+        if self._characters is None:
+            labels = to_iob2(sentence.labels, self.scheme)
+            return Example(name, (Text.from_words(sentence.words),), labels, sentence.tags)
+        kept = [label for c, label in zip(sentence.words, sentence.labels, strict=True) if not c.isspace()]
+        text = self._characters.text(sentence.words)
+        return Example(name, (text,), to_iob2(kept, self.scheme), sentence.tags)
+
+    def _targets(self, example: Example) -> list[str]:
+        """One label a word, from which the model learns."""
+        if self._characters is None:
+            return list(example.gold)
+        return self._characters.to_units(example.texts[-1], example.gold)
+
+    def _finish(self, example: Example, labels: list[str]) -> list[str]:
+        """From one label a word to what is scored."""
+        return (
+            labels if self._characters is None else self._characters.to_characters(example.texts[-1], labels)
+        )
+
+    def _surface(self, example: Example) -> list[str]:
+        """What the labels of the gold stand for: words, or characters."""
+        if self._characters is None:
+            return example.texts[-1].words
+        return [c for c in example.texts[-1].text if not c.isspace()]
+
+    def _count_loss(self, parts: Mapping[str, Sequence[Example]], sink: Sink) -> None:
+        if self._characters is None:
+            return
+        self._characters.loss.clear()
+        for role, part in parts.items():
+            for example in part:
+                self._characters.count(role, example.texts[-1], example.gold)
+        sink.notes.append(self._characters.note())
+        sink.report |= self._characters.report()
 
     def _fit(self, train: Sequence[Example]) -> None:
-        counts = Counter(label for e in train for label in e.gold)
+        counts = Counter(label for e in train for label in self._targets(e))
         self.labels = sorted(counts, key=lambda label: (label != OUTSIDE or self.scheme == "none", label))
         self._fallback = OUTSIDE if self.scheme != "none" else min(counts, key=lambda x: (-counts[x], x))
 
     def _report_absent(self, parts: Mapping[str, Sequence[Example]], sink: Sink) -> None:
         absent = set()
         for role in ("dev", "test"):
-            counts = Counter(x for e in parts[role] for x in e.gold if x not in self.labels)
+            counts = Counter(x for e in parts[role] for x in self._targets(e) if x not in self.labels)
             for label, n in sorted(counts.items()):
                 unit = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
                 plural = {"entity": "entities", "word": "words"}[unit] if n > 1 else unit
@@ -227,7 +300,7 @@ class Tagging:
         """Surface forms of an example's entities."""
         if self.scheme == "none":
             return set()
-        words = example.texts[-1].words
+        words = self._surface(example)
         return {tuple(words[a:b]) for _, a, b in entities(example.gold)}
 
     def _tagged(self, example: Example, seen: set[tuple[str, ...]]) -> Example:

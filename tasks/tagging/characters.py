@@ -1,0 +1,144 @@
+"""Data that label characters, such as KLUE's (Park et al. 2021): read as words, scored as characters.
+
+Gold and predictions are labels of the characters that are no blanks, so that results compare whatever the
+units were. ``task.characters`` says what a unit is:
+
+=========  ==================================================================================================
+``each``   one character; nothing is lost, but a character's neighbours stand apart from it in the text
+``words``  one word of the running text, found by blanks and punctuation as everywhere. A Korean particle is
+           written onto its noun, so an entity often ends within a word: the label of an entity's last word
+           says how many of the word's characters come behind it (``B-PS+1``). An entity that begins within
+           a word, or shares one with another, cannot be said so: it is counted, and scored as missed.
+=========  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.data.text import Text
+from harness.errors import HarnessError, did_you_mean
+from tasks.tagging.schemes import OUTSIDE, Entity, entities
+
+READINGS = ("each", "words")
+MOST_BEHIND = 5
+"""Characters of a last word that a label can leave out; the longest particles in use have fewer."""
+_BEHIND = re.compile(r"(.+)\+(\d+)")
+
+
+@dataclass(slots=True)
+class Loss:
+    """What a reading cannot say. ``entities`` in all; ``inside_words`` begin or end within a word; ``lost``
+    do not come back from the labels of words."""
+
+    entities: int = 0
+    inside_words: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """A reading of labelled characters.
+
+    Raises:
+        HarnessError: an unknown one.
+    """
+
+    reading: str
+    loss: dict[str, Loss] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            raise HarnessError(f"task.characters={self.reading}: {did_you_mean(self.reading, READINGS)}")
+
+    def text(self, characters: Sequence[str]) -> Text:
+        """The running text of the characters, or each that is no blank as a word."""
+        if self.reading == "words":
+            return Text.from_string("".join(characters))
+        return Text.from_words([c for c in characters if not c.isspace()])
+
+    def to_units(self, text: Text, labels: Sequence[str]) -> list[str]:
+        """One label a word of ``text`` from IOB2 labels of its characters that are no blanks."""
+        if self.reading == "each":
+            return list(labels)
+        return to_words(_bounds(text), entities(labels))
+
+    def to_characters(self, text: Text, labels: Sequence[str]) -> list[str]:
+        """IOB2 labels of the characters that are no blanks from those of the words of ``text``."""
+        if self.reading == "each":
+            return list(labels)
+        out = [OUTSIDE] * sum(not c.isspace() for c in text.text)
+        for (start, end), label in zip(_bounds(text), labels, strict=True):
+            match = _BEHIND.fullmatch(label)
+            name, behind = (match[1], int(match[2])) if match else (label, 0)
+            if name != OUTSIDE:
+                last = max(start + 1, end - behind)
+                inside = f"I{name[1:]}"
+                out[start:last] = [name] + [inside] * (last - start - 1)
+        return out
+
+    def count(self, role: str, text: Text, labels: Sequence[str]) -> None:
+        """Add an example of a split to :attr:`loss`."""
+        found, loss = entities(labels), self.loss.setdefault(role, Loss())
+        bounds = _bounds(text) if self.reading == "words" else []
+        starts, ends = {a for a, _ in bounds}, {b for _, b in bounds}
+        back = set(entities(self.to_characters(text, self.to_units(text, labels))))
+        loss.entities += len(found)
+        if bounds:
+            loss.inside_words += sum(a not in starts or b not in ends for _, a, b in found)
+        loss.lost += sum(e not in back for e in found)
+
+    def note(self) -> str:
+        """A sentence about the loss over all splits and in test."""
+        if self.reading == "each":
+            return "labels of characters, each character a unit: no entity is lost"
+        total = sum(x.entities for x in self.loss.values())
+        lost = sum(x.lost for x in self.loss.values())
+        test = self.loss.get("test", Loss())
+        return (
+            f"labels of characters, words as units: {lost} of {total} entities cannot be said by labels of "
+            f"words and are scored as missed ({test.lost} of {test.entities} in test)"
+        )
+
+    def report(self) -> dict[str, float]:
+        """Counts for the record."""
+        out: dict[str, float] = {}
+        for role, loss in self.loss.items():
+            out[f"{role}_entities"] = loss.entities
+            out[f"{role}_entities_inside_words"] = loss.inside_words
+            out[f"{role}_entities_lost"] = loss.lost
+        return out
+
+
+def to_words(bounds: Sequence[tuple[int, int]], found: Sequence[Entity]) -> list[str]:
+    """Labels of words from entities over characters; see the module.
+
+    Args:
+        bounds: first character of each word and that behind its last, blanks not counted.
+        found: entities over the same characters, in order.
+    """
+    labels = [OUTSIDE] * len(bounds)
+    for kind, start, end in found:
+        words = [i for i, (a, b) in enumerate(bounds) if a < end and b > start]
+        if not words or bounds[words[0]][0] != start or any(labels[i] != OUTSIDE for i in words):
+            continue
+        behind = bounds[words[-1]][1] - end
+        if not 0 <= behind <= MOST_BEHIND:
+            continue
+        for place, i in enumerate(words):
+            labels[i] = f"{'I' if place else 'B'}-{kind}"
+        if behind:
+            labels[words[-1]] += f"+{behind}"
+    return labels
+
+
+def _bounds(text: Text) -> list[tuple[int, int]]:
+    """Spans of the words in characters that are no blanks."""
+    before, n = [], 0
+    for c in text.text:
+        before.append(n)
+        n += not c.isspace()
+    before.append(n)
+    return [(before[a], before[b]) for a, b in text.spans]
