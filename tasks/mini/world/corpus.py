@@ -1,0 +1,129 @@
+"""The unlabelled corpus: documents of sentences, one sentence a line, a blank line between documents.
+
+Stories stay with one topic; reports tell facts of a few entities, again in other words, and some ask and
+answer. What holds of an entity holds within its document only, so nothing can be learnt by heart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.mini.world.draw import Draw
+from tasks.mini.world.facts import Cast, Fact, Facts
+from tasks.mini.world.frames import contrast, gathering
+from tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, finish, name_tokens, text_of, words
+from tasks.mini.world.lexicon import TITLES, Lexicon, Topic
+from tasks.mini.world.stems import FIRM, PERSON, PLACE, Name
+
+STORIES = 0.55
+"""Share of documents that are stories."""
+
+
+class Corpus:
+    """Documents out of a stream of choices."""
+
+    def __init__(self, lexicon: Lexicon, *, seed: str = "corpus") -> None:
+        self.draw = Draw(seed)
+        self.grammar = Grammar(self.draw, lexicon)
+        self.cast = Cast(self.draw, [("corpus", lexicon.known, 1.0)])
+        self.facts = Facts(self.grammar, self.cast)
+        self.lexicon = lexicon
+        self._topics = list(lexicon.topics.values())
+
+    def documents(self, n_words: int, *, held_out: frozenset[str]) -> Iterator[list[str]]:
+        """Documents until there are ``n_words`` words; sentences in ``held_out`` are left out."""
+        count = 0
+        while count < n_words:
+            made = self.story() if self.draw.chance(STORIES) else self.report()
+            lines = [line for line in map(text_of, made) if line not in held_out]
+            count += sum(len(line.split()) for line in lines)
+            yield lines
+
+    def story(self) -> list[Tokens]:
+        """Sentences of one topic about two persons."""
+        draw, topic = self.draw, self.draw.one(self._topics)
+        people: list[Name] = []
+        for _ in range(2):
+            people.append(self.cast.other(PERSON, people))
+        out: list[Tokens] = []
+        named = False
+        for _ in range(draw.between(8, 16)):
+            if draw.chance(0.3):
+                subject = self._person(people, named)
+                named = True
+                out.append(self.grammar.sentence(topic, subject=subject))
+            else:
+                named = False
+                out.append(self._of_topic(topic))
+        return out
+
+    def _person(self, people: list[Name], named: bool) -> Phrase:
+        if named and self.draw.chance(0.6):
+            return self.grammar.pronoun()
+        name = self.draw.one(people)
+        title = [Token(self.draw.zipf(TITLES), "PROPN")] if self.draw.chance(0.15) else []
+        return Phrase([*title, *name_tokens(name.words, PERSON)], False)
+
+    def _of_topic(self, topic: Topic) -> Tokens:
+        """A sentence of the topic; now and then it sets another topic against it or runs along with one."""
+        draw, grammar = self.draw, self.grammar
+        if draw.chance(0.1):
+            return contrast(grammar, right=topic, wrong=self._other(topic))[0]
+        if draw.chance(0.12):
+            link = [Token(draw.one(("while", "and", "but")), "SCONJ")]
+            both = [grammar.clause(topic), grammar.clause(self._other(topic))]
+            first, second = draw.shuffled(both)
+            return finish([*first, *link, *second])
+        return grammar.sentence(topic)
+
+    def _other(self, topic: Topic) -> Topic:
+        return self.draw.one([t for t in self._topics if t.name != topic.name])
+
+    def report(self) -> list[Tokens]:
+        """Facts of two or three entities, some told twice; then, at times, questions with their answers."""
+        draw = self.draw
+        told = self._facts()
+        out = [self._tell(fact, told) for fact in told]
+        out += [self._tell(fact, told) for fact in draw.shuffled(told) if draw.chance(0.6)]
+        if draw.chance(0.3):
+            out.insert(draw.below(len(out)), gathering(self.grammar, self.cast)[0])
+        if draw.chance(0.3):
+            out.insert(draw.below(len(out)), self._of_topic(draw.one(self._topics)))
+        if draw.chance(0.45):
+            for fact in draw.some(told, 3):
+                out += self._question(fact)
+        return out
+
+    def _facts(self) -> list[Fact]:
+        draw = self.draw
+        kind = draw.weighted(((PERSON, 5), (FIRM, 4), (PLACE, 1)))
+        relations = [r for r in self.facts.relations if r.owner == kind]
+        owners: list[Name] = []
+        for _ in range(draw.between(2, 3)):
+            owners.append(self.cast.other(kind, owners))
+        return [
+            Fact(owner, relation, self.facts.value(relation, taken=owners))
+            for owner in owners
+            for relation in draw.some(relations, 2)
+        ]
+
+    def _tell(self, fact: Fact, told: list[Fact]) -> Tokens:
+        draw = self.draw
+        wrong = list(draw.one(told).value) if draw.chance(0.3) else None
+        same = [list(f.value) for f in told if f.relation == fact.relation and f.value != fact.value]
+        if wrong is not None:
+            wrong = draw.one(same) if same else list(self.facts.value(fact.relation, taken=[fact.owner]))
+        return self.facts.state(fact, draw.one(fact.relation.verbs), wrong=wrong).tokens
+
+    def _question(self, fact: Fact) -> list[Tokens]:
+        draw, verbs = self.draw, fact.relation.verbs
+        if draw.chance(0.25):
+            short = name_tokens(fact.owner.words, fact.owner.type)
+            question = self.facts.ask_owner(fact, draw.one(verbs))
+        else:
+            preposition = fact.relation.preposition
+            short = [*(words(preposition, "ADP") if preposition else []), *fact.value]
+            question = self.facts.ask(fact, draw.one(verbs))
+        full = draw.chance(0.4)
+        answer = self.facts.state(fact, draw.one(verbs), frame="plain").tokens if full else finish(short)
+        return [question, answer]

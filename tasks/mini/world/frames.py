@@ -1,0 +1,76 @@
+"""Sentences in which structure decides: topics set against each other, names without a telling context."""
+
+from __future__ import annotations
+
+from tasks.mini.world.facts import Cast
+from tasks.mini.world.grammar import OUTSIDE, Grammar, Token, Tokens, finish, name_tokens
+from tasks.mini.world.lexicon import Topic
+from tasks.mini.world.stems import TYPES, Name
+
+NEGATED = (
+    "this/DET is/AUX not/PART about/ADP W but/CCONJ about/ADP R",
+    "they/PRON spoke/VERB of/ADP R and/CCONJ not/PART of/ADP W",
+    "they/PRON did/AUX not/PART speak/VERB of/ADP W but/CCONJ of/ADP R",
+    "nobody/PRON asked/VERB for/ADP W ,/PUNCT everybody/PRON asked/VERB for/ADP R",
+    "everybody/PRON asked/VERB for/ADP R ,/PUNCT nobody/PRON asked/VERB for/ADP W",
+)
+ORDERED = (
+    "W gave/VERB way/NOUN to/ADP R",
+    "R took/VERB the/DET place/NOUN of/ADP W",
+    "instead/ADV of/ADP W we/PRON saw/VERB R",
+    "we/PRON saw/VERB R instead/ADV of/ADP W",
+    "after/ADP W came/VERB R",
+    "R came/VERB after/ADP W",
+)
+GATHERINGS = (
+    "the/DET letter/NOUN named/VERB N",
+    "we/PRON heard/VERB of/ADP N",
+    "everyone/PRON spoke/VERB about/ADP N",
+    "N was/AUX in/ADP the/DET news/NOUN again/ADV",
+    "nobody/PRON remembered/VERB N",
+    "what/PRON about/ADP N",
+    "the/DET list/NOUN began/VERB with/ADP N",
+)
+
+
+def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[Tokens, str]:
+    """A sentence about ``right`` that has as many words of ``wrong``; told apart by a negation or by order.
+
+    Returns:
+        The sentence, and ``negation`` or ``order``.
+    """
+    kind = grammar.draw.one(("negation", "order"))
+    frame = grammar.draw.one(NEGATED if kind == "negation" else ORDERED)
+    out: Tokens = []
+    for part in frame.split():
+        if part in ("W", "R"):
+            out += _bare_phrase(grammar, wrong if part == "W" else right)
+        else:
+            form, _, pos = part.rpartition("/")
+            out.append(Token(form, pos))
+    return finish(out), kind
+
+
+def _bare_phrase(grammar: Grammar, topic: Topic) -> Tokens:
+    """The, one adjective and a noun, both of the topic."""
+    draw = grammar.draw
+    noun = draw.zipf(draw.one((topic.agents, topic.things))).form(draw.chance(0.4))
+    return [Token("the", "DET"), Token(draw.zipf(topic.adjectives), "ADJ"), Token(noun, "NOUN")]
+
+
+def gathering(grammar: Grammar, cast: Cast) -> tuple[Tokens, list[Name]]:
+    """A sentence that names one to three entities of any type and says nothing of their types."""
+    draw = grammar.draw
+    names: list[Name] = []
+    for _ in range(draw.between(1, 3)):
+        names.append(cast.other(draw.one(TYPES), names))
+    listed: Tokens = []
+    for i, name in enumerate(names):
+        last = i == len(names) - 1
+        listed += [] if i == 0 else [Token("and", "CCONJ") if last else Token(",", "PUNCT")]
+        listed += name_tokens(name.words, name.type)
+    out: Tokens = []
+    for part in draw.one(GATHERINGS).split():
+        form, _, pos = part.rpartition("/")
+        out += listed if part == "N" else [Token(form, pos, OUTSIDE)]
+    return finish(out), names

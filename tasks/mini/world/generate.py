@@ -1,0 +1,228 @@
+"""The files of the mini world: what a folder made by ``python -m tasks.mini.world FOLDER`` holds.
+
+    corpus.txt.gz          a sentence a line, a blank line between documents
+    topic/, sense/         csv with a header; ner/, pos/: a word and its label a line; qa/: SQuAD's JSON
+    manifest.json          SHA-256 of every file (of the text, not of its compression) and some counts
+
+Every sentence of dev and test is kept out of the corpus, and no example is in two splits.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from tasks.mini.world.classify import Labelled, Pair, SensePairs, TopicTexts
+from tasks.mini.world.corpus import Corpus
+from tasks.mini.world.grammar import text_of
+from tasks.mini.world.lexicon import lexicon
+from tasks.mini.world.questions import Asked, Questions
+from tasks.mini.world.tagged import NameSentences, PosSentences, Tagged
+
+CORPUS_WORDS = 300_000
+CORPUS = "corpus.txt.gz"
+SPLITS = ("test", "dev", "train")
+"""In the order in which they are made: an example that an earlier one has is not made again."""
+SIZES = {
+    "topic": {"train": 300, "dev": 200, "test": 500},
+    "ner": {"train": 300, "dev": 200, "test": 500},
+    "qa": {"train": 400, "dev": 200, "test": 500},
+    "sense": {"train": 384, "dev": 192, "test": 480},
+    "pos": {"train": 200, "dev": 200, "test": 500},
+}
+T = TypeVar("T")
+Splits = dict[str, list[T]]
+
+
+def _splits(task: str, maker: Callable[[str], Callable[[], T]], key: Callable[[T], str]) -> Splits[T]:
+    """Examples by split, all different by ``key``."""
+    out: Splits[T] = {}
+    seen: dict[str, None] = {}
+    for split in SPLITS:
+        make, found = maker(split), list[T]()
+        while len(found) < SIZES[task][split]:
+            example = make()
+            if key(example) not in seen:
+                seen[key(example)] = None
+                found.append(example)
+        out[split] = found
+    return out
+
+
+@cache
+def topic_examples() -> Splits[Labelled]:
+    """mini_topic; dev and test say whether train has a word of the text's topic."""
+    makers = {split: TopicTexts(split) for split in SPLITS}
+    out = _splits("topic", lambda split: makers[split].make, lambda e: e.text)
+    known = {word for e in out["train"] for word in e.text.lower().split()}
+    for split in ("dev", "test"):
+        cues = makers[split].cues
+        out[split] = [
+            replace(e, tags=(*e.tags, "cue:seen" if any(w in known for w in cues(e)) else "cue:unseen"))
+            for e in out[split]
+        ]
+    return out
+
+
+@cache
+def sense_examples() -> Splits[Pair]:
+    """mini_sense; a pair that was there is made again, so that every word keeps its number of pairs."""
+    out: Splits[Pair] = {}
+    seen: dict[tuple[str, ...], None] = {}
+    for split in SPLITS:
+        pairs, found = SensePairs(split), list[Pair]()
+        while len(found) < SIZES["sense"][split]:
+            pair = pairs.make(len(found))
+            key = tuple(sorted(pair.texts))
+            if key not in seen and key[0] != key[1]:
+                seen[key] = None
+                found.append(pair)
+        out[split] = found
+    return out
+
+
+def _words(example: Tagged) -> str:
+    return text_of(list(example.tokens))
+
+
+@cache
+def ner_examples() -> Splits[Tagged]:
+    """mini_ner."""
+    return _splits("ner", lambda split: NameSentences(split).make, _words)
+
+
+@cache
+def pos_examples() -> Splits[Tagged]:
+    """mini_pos; dev and test say how many of their words train lacks."""
+    out = _splits("pos", lambda split: PosSentences(split).make, _words)
+    known = {t.form.lower() for e in out["train"] for t in e.tokens}
+    for split in ("dev", "test"):
+        out[split] = [replace(e, tags=(*e.tags, _unknown(e, known))) for e in out[split]]
+    return out
+
+
+def _unknown(example: Tagged, known: set[str]) -> str:
+    n = sum(t.form.lower() not in known for t in example.tokens)
+    return f"unseen_words:{n if n < 2 else '2+'}"
+
+
+@cache
+def qa_examples() -> Splits[Asked]:
+    """mini_qa."""
+    return _splits("qa", lambda split: Questions(split).make, lambda e: e.context)
+
+
+def held_out() -> frozenset[str]:
+    """Every sentence of dev and test."""
+    texts: list[str] = []
+    for split in ("dev", "test"):
+        texts += [e.text for e in topic_examples()[split]]
+        texts += [text for e in sense_examples()[split] for text in e.texts]
+        texts += [_words(e) for part in (ner_examples(), pos_examples()) for e in part[split]]
+        texts += [text for e in qa_examples()[split] for text in (e.question, e.context)]
+    return frozenset(sentence for text in texts for sentence in sentences(text))
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text of the world."""
+    out: list[list[str]] = [[]]
+    for word in text.split():
+        out[-1].append(word)
+        if word in (".", "?"):
+            out.append([])
+    return [" ".join(words) for words in out if words]
+
+
+def corpus_text(n_words: int = CORPUS_WORDS) -> str:
+    """The corpus, or its beginning."""
+    documents = Corpus(lexicon()).documents(n_words, held_out=held_out())
+    return "\n".join("".join(f"{line}\n" for line in lines) for lines in documents)
+
+
+def task_files() -> Iterator[tuple[str, str]]:
+    """Path and text of every file of the tasks."""
+    for split in ("train", "dev", "test"):
+        yield f"topic/{split}.csv", _topic_csv(topic_examples()[split])
+        yield f"sense/{split}.csv", _sense_csv(sense_examples()[split])
+        yield f"ner/{split}.txt", _columns(ner_examples()[split], entity=True)
+        yield f"pos/{split}.txt", _columns(pos_examples()[split], entity=False)
+        yield f"qa/{split}.json", _squad(split, qa_examples()[split])
+
+
+def write(folder: Path, *, n_words: int = CORPUS_WORDS) -> None:
+    """Write all files and the manifest."""
+    corpus = corpus_text(n_words)
+    files = {CORPUS: corpus, **dict(task_files())}
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = text.encode()
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    (folder / "manifest.json").write_bytes(_manifest(files).encode())
+
+
+def _manifest(files: dict[str, str]) -> str:
+    words = files[CORPUS].split()
+    content = {
+        "command": "python -m tasks.mini.world FOLDER",
+        "corpus": {
+            "words": len(words),
+            "types": len(set(words)),
+            "documents": files[CORPUS].count("\n\n") + 1,
+            "sentences": sum(bool(line) for line in files[CORPUS].split("\n")),
+        },
+        "examples": SIZES,
+        "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _topic_csv(examples: Sequence[Labelled]) -> str:
+    return _csv([("text", "label", "tags"), *((e.text, e.label, " ".join(e.tags)) for e in examples)])
+
+
+def _sense_csv(examples: Sequence[Pair]) -> str:
+    header = ("text", "text_b", "label", "word", "at", "at_b", "tags")
+    rows = [(*e.texts, e.label, e.word, *map(str, e.at), " ".join(e.tags)) for e in examples]
+    return _csv([header, *rows])
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def _columns(examples: Sequence[Tagged], *, entity: bool) -> str:
+    def one(example: Tagged) -> str:
+        rows = "".join(f"{t.form} {t.entity if entity else t.pos}\n" for t in example.tokens)
+        return f"# tags = {' '.join(example.tags)}\n{rows}"
+
+    return "\n".join(map(one, examples))
+
+
+def _squad(split: str, examples: Sequence[Asked]) -> str:
+    paragraphs = [
+        {
+            "context": e.context,
+            "qas": [
+                {
+                    "id": f"{split}-{i}",
+                    "question": e.question,
+                    "answers": [{"text": e.answer, "answer_start": e.start}],
+                    "tags": e.tags,
+                }
+            ],
+        }
+        for i, e in enumerate(examples)
+    ]
+    lines = ",\n".join(json.dumps(p) for p in paragraphs)
+    return f'{{"version": "1.1", "data": [{{"title": "{split}", "paragraphs": [\n{lines}\n]}}]}}\n'

@@ -1,0 +1,117 @@
+"""mini_ner: names and their types. mini_pos: parts of speech."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.mini.world.draw import Draw
+from tasks.mini.world.facts import Cast, Fact, Facts
+from tasks.mini.world.frames import gathering
+from tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, name_tokens
+from tasks.mini.world.lexicon import TITLES, Names, lexicon
+from tasks.mini.world.stems import PERSON, Name
+
+TRAIN, CORPUS, NEW = "train", "corpus", "new"
+TRAIN_NAMES = 5
+"""Train uses every fifth of the names the corpus knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A sentence with its slices."""
+
+    tokens: tuple[Token, ...]
+    tags: tuple[str, ...]
+
+
+def pools(split: str) -> list[tuple[str, Names, float]]:
+    """Names a split draws from, with weights: those of train, others of the corpus, and such as occur nowhere
+    else."""
+    world = lexicon()
+    train = (TRAIN, world.known.part((0,), of=TRAIN_NAMES), 1.0)
+    if split == "train":
+        return [train]
+    corpus = world.known.part(tuple(range(1, TRAIN_NAMES)), of=TRAIN_NAMES)
+    return [train, (CORPUS, corpus, 1.2), (NEW, world.new, 2.2)]
+
+
+class NameSentences:
+    """Sentences of mini_ner. The names of one sentence are all of one pool."""
+
+    def __init__(self, split: str) -> None:
+        self._draw = Draw(f"mini_ner/{split}")
+        self._grammar = Grammar(self._draw, lexicon())
+        self._casts = []
+        for origin, names, weight in pools(split):
+            # without a telling context a neutral name has no type at all
+            telling = Cast(self._draw, [(origin, names, 1.0)], neutral=0.0)
+            facts = Facts(self._grammar, Cast(self._draw, [(origin, names, 1.0)], neutral=0.35))
+            self._casts.append(((origin, telling, facts), weight))
+        self._topics = list(lexicon().topics.values())
+
+    def make(self) -> Tagged:
+        """One sentence."""
+        draw, grammar = self._draw, self._grammar
+        grammar.marks.clear()
+        origin, telling, facts = draw.weighted(self._casts)
+        kind = draw.weighted((("fact", 0.52), ("list", 0.33), ("person", 0.1), ("none", 0.05)))
+        if kind == "fact":
+            tokens, names, marks = self._fact(facts)
+            tags = [f"name:{origin}", "context:telling", *marks]
+            tags.append("shape:telling" if all(n.telling for n in names) else "shape:neutral")
+        elif kind == "list":
+            tokens, _ = gathering(grammar, telling)
+            tags = [f"name:{origin}", "context:none", "shape:telling"]
+        elif kind == "person":
+            name = telling.name(PERSON)
+            title = [Token(draw.zipf(TITLES), "PROPN")] if draw.chance(0.5) else []
+            subject = Phrase([*title, *name_tokens(name.words, PERSON)], False)
+            tokens = grammar.sentence(draw.one(self._topics), subject=subject)
+            tags = [f"name:{origin}", "context:telling", "shape:telling"]
+        else:
+            tokens, tags = grammar.sentence(draw.one(self._topics)), ["name:none"]
+        if origin != TRAIN and kind != "none":
+            tags.append("unseen_name")
+        return Tagged(tuple(tokens), tuple(tags))
+
+    def _fact(self, facts: Facts) -> tuple[Tokens, list[Name], tuple[str, ...]]:
+        draw = self._draw
+        relation = draw.one(facts.relations)
+        owner = facts.cast.name(relation.owner)
+        value = facts.value(relation, taken=[owner])
+        fact = Fact(owner, relation, value)
+        wrong = list(facts.value(relation, taken=[owner])) if draw.chance(0.3) else None
+        said = facts.state(fact, draw.one(relation.verbs), wrong=wrong)
+        spoken = [token.form for token in said.tokens]
+        names = [n for n in facts.cast.origin if all(word in spoken for word in n.words)]
+        return said.tokens, names, said.marks
+
+
+class PosSentences:
+    """Sentences of mini_pos."""
+
+    def __init__(self, split: str) -> None:
+        world = lexicon()
+        self._draw = Draw(f"mini_pos/{split}")
+        self._grammar = Grammar(self._draw, world)
+        self._facts = Facts(self._grammar, Cast(self._draw, [("corpus", world.known, 1.0)]))
+        self._topics = list(world.topics.values())
+        self._homographs = world.homographs
+
+    def make(self) -> Tagged:
+        """One sentence, of the grammar or a fact."""
+        draw = self._draw
+        self._grammar.marks.clear()
+        if draw.chance(0.15):
+            relation = draw.one(self._facts.relations)
+            owner = self._facts.cast.name(relation.owner)
+            fact = Fact(owner, relation, self._facts.value(relation, taken=[owner]))
+            said = self._facts.state(fact, draw.one(relation.verbs))
+            tokens, marks = said.tokens, list(said.marks)
+        else:
+            tokens = self._grammar.sentence(draw.one(self._topics))
+            marks = list(dict.fromkeys(self._grammar.marks))
+        both = [t.pos for t in tokens if t.form.lower() in self._homographs]
+        for pos in ("NOUN", "VERB"):
+            marks += [f"ambiguous_form:{pos.lower()}"] if pos in both else []
+        return Tagged(tuple(tokens), (*marks, *(["ambiguous_form"] if both else [])))
