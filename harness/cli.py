@@ -23,7 +23,9 @@ COMMANDS = {
         "harness.leaderboard.command",
         "mean and deviation over seeds, a table a task, from a results folder",
     ),
+    "ensemble": ("harness.commands.ensemble", "average the predictions of two or more cells of a task"),
     "show": ("harness.commands.show", "one cell's record, readable"),
+    "rerun": ("harness.commands.rerun", "run cells again from their stored configuration"),
     "rm": ("harness.commands.rm", "archive cells, so that they run again"),
 }
 EXAMPLES = """\

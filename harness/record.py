@@ -65,6 +65,7 @@ class Record:
         coverage: the tokenizer's report (share of words known, unknown units, texts cut).
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
+        members: of an ensemble, ``task/encoder/strategy/id/seed-n`` of the cells that it averages.
     """
 
     status: str
@@ -96,6 +97,7 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
+    members: list[str] = field(default_factory=list)
     started: str = ""
     finished: str = ""
     schema: int = SCHEMA

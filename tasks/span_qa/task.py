@@ -47,7 +47,7 @@ class SpanQA:
     """
 
     maximize = True
-    averaging = "the mean of the members' span probabilities, each the softmax over the best spans that the member kept"
+    averaging = "the mean of the members' probabilities of spans, softmax over those that each kept"
     n_texts = 2
     truncate = False
 

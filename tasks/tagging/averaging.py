@@ -35,7 +35,9 @@ def average_labels(
             f"example {name!r}: the members' labels or words differ: their probabilities cannot be averaged"
         )
     n = shape[0]
-    scores = np.array([p.scores for p in predictions], dtype=np.float64).reshape(len(predictions), n, -1)
+    scores = np.array([p.scores for p in predictions], dtype=np.float64).reshape(
+        len(predictions), n, len(labels)
+    )
     said = np.ones((len(predictions), n), dtype=bool)
     for member, prediction in zip(said, predictions, strict=True):
         member[list(prediction.extra.get("no_units", []))] = False

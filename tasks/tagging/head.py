@@ -63,8 +63,8 @@ class TaggingHead(nn.Module):
         """One label a word, read in the window that owns it.
 
         ``value`` is a list of W labels, or what ``finish`` makes of it, and ``scores`` the W * L logits, word
-        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the words that the tokenizer
-        deleted, which get the fallback label and logits of 0.
+        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the
+        words that the tokenizer deleted, which get the fallback label and logits of 0.
         """
         logits = outputs["logits"].detach().float().cpu()
         owned = (batch.units[-1].word_units >= 0).cpu()

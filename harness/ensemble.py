@@ -1,0 +1,271 @@
+"""One cell made of several: their stored predictions averaged, scored and recorded; nothing is trained.
+
+An ensemble's folder is ``<results>/<task>/<encoder>+<encoder>/ensemble/<cell id>/seed-<n>/``. Its id is the
+hash of its members' ids, whatever their order (and of their seeds where these differ), so that the
+ensembles of the seeds of the same cells are one row of the leaderboard. It carries its members' seed, the
+lowest where they differ.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.build import build
+from harness.data.text import Example
+from harness.errors import HarnessError
+from harness.fingerprint import data_fingerprint
+from harness.identity import identity, slug
+from harness.predictions import PREDICTIONS, read_predictions, write_predictions
+from harness.provenance import git_state, versions
+from harness.record import CONFIG, Costs, Record, read_record, write_config, write_record
+from harness.task import Averages, Prediction, Splits, Task
+
+STRATEGY = "ensemble"
+VERSION = 1
+"""Raised when the same members give another record."""
+SPLITS = ("dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A complete cell: its folder, its record and its resolved configuration."""
+
+    folder: Path
+    record: Record
+    config: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """``task/encoder/strategy/id/seed-n``."""
+        return "/".join(self.folder.parts[-5:])
+
+
+def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
+    """Average the predictions of complete cells of one task and leave a record.
+
+    Args:
+        folders: their seed folders, two or more; their order does not matter.
+
+    Returns:
+        the ensemble's folder and its record; the same members give the same folder.
+
+    Raises:
+        HarnessError: a member is not complete or there twice, members differ in task, data, limit or examples
+            (the message names the difference), or the task cannot be averaged.
+    """
+    started, begin = datetime.now(UTC), time.perf_counter()
+    members = sorted(map(read_member, folders), key=lambda m: m.title)
+    _check(members)
+    task, splits = _task(members[0])
+    parts = {"dev": splits.dev, "test": splits.test}
+    predicted = {split: _average(task, members, split, examples) for split, examples in parts.items()}
+    record = _record(members, task, splits)
+    record.dev, record.test = (
+        dict(task.score(predicted[split], parts[split])) if parts[split] else {} for split in SPLITS
+    )
+    folder = _folder(members, record)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(folder, _config(members, record))
+    write_predictions(folder, {split: (parts[split], predicted[split]) for split in SPLITS})
+    record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
+    spent = time.perf_counter() - begin
+    record.costs.overhead_seconds += spent
+    record.costs.total_seconds += spent
+    write_record(folder, record)
+    return folder, record
+
+
+def read_member(folder: Path) -> Member:
+    """A cell that can be a member.
+
+    Raises:
+        HarnessError: it is not complete, or its files are not there.
+    """
+    try:
+        record = read_record(folder)
+    except FileNotFoundError:
+        raise HarnessError(f"{folder}: has no record yet: it is running or was stopped") from None
+    if record.status != "complete":
+        raise HarnessError(f"{folder}: is {record.status}; an ensemble is made of complete cells")
+    try:
+        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as e:
+        raise HarnessError(f"{folder / CONFIG}: cannot be read ({e}); run the cell again") from e
+    if not isinstance(config, dict) or not isinstance(config.get("task"), dict):
+        raise HarnessError(f"{folder / CONFIG}: names no task; run the cell again")
+    if not (folder / PREDICTIONS).is_file():
+        raise HarnessError(f"{folder}: holds no {PREDICTIONS}; run the cell again")
+    return Member(folder, record, config)
+
+
+def _check(members: Sequence[Member]) -> None:
+    """Refuse members that do not answer the same questions."""
+    if len(members) < 2:
+        raise HarnessError("an ensemble is made of two cells or more")
+    for one, other in pairwise(members):
+        if one.folder == other.folder:
+            raise HarnessError(f"{one.title}: is named twice")
+    first = members[0]
+    for other in members[1:]:
+        difference = _difference(first, other)
+        if difference:
+            raise HarnessError(
+                f"{first.title} and {other.title} cannot be averaged: {difference}; "
+                "members share task, data, limit and examples"
+            )
+
+
+def _difference(one: Member, other: Member) -> str | None:
+    a, b = one.record, other.record
+    for what, x, y in (
+        ("task", a.task, b.task),
+        ("kind of task", a.kind, b.kind),
+        ("limit", a.partial, b.partial),
+        ("data", a.data, b.data),
+        ("metric", a.metric, b.metric),
+    ):
+        if x != y:
+            return f"{what} {x or 'none'} against {y or 'none'}"
+    mine, theirs = (identity(m.config["task"], group="task") for m in (one, other))
+    for key in sorted({*mine, *theirs}):
+        if mine.get(key) != theirs.get(key):
+            return f"task.{key}={mine.get(key)} against {theirs.get(key)}"
+    return None
+
+
+def _task(member: Member) -> tuple[Task, Splits]:
+    """The members' task with its data read as they read it."""
+    task: Task = build(member.config["task"])
+    if not isinstance(task, Averages):
+        raise HarnessError(f"task {task.name}: predictions of kind {task.kind} cannot be averaged")
+    return task, task.splits(limit=member.record.partial)
+
+
+def _average(
+    task: Task, members: Sequence[Member], split: str, examples: Sequence[Example]
+) -> dict[str, Prediction]:
+    assert isinstance(task, Averages)
+    return task.average([_predictions(m, split, examples) for m in members], examples)
+
+
+def _predictions(member: Member, split: str, examples: Sequence[Example]) -> dict[str, Prediction]:
+    """A member's predictions of a split by example id.
+
+    Raises:
+        HarnessError: they are not of these examples, by id and gold.
+    """
+    rows = {row["id"]: row for row in read_predictions(member.folder, split=split)}
+    if len(rows) != len(examples) or any(e.id not in rows for e in examples):
+        raise HarnessError(
+            f"{member.title}: has {len(rows)} predictions for {split}, the data as they are now "
+            f"{len(examples)} examples, or others: have the files changed? Run the cell again"
+        )
+    for e in examples:
+        if rows[e.id]["gold"] != json.loads(json.dumps(e.gold)):
+            raise HarnessError(
+                f"{member.title}: the gold of {split} example {e.id!r} is not what the data say now: "
+                "have the files changed? Run the cell again"
+            )
+    return {
+        name: Prediction(row["prediction"], tuple(row["scores"]), row["extra"]) for name, row in rows.items()
+    }
+
+
+def _record(members: Sequence[Member], task: Task, splits: Splits) -> Record:
+    records = [m.record for m in members]
+    first = records[0]
+    assert isinstance(task, Averages)
+    return Record(
+        status="complete",
+        task=first.task,
+        encoder="+".join(r.encoder for r in records),
+        strategy=STRATEGY,
+        cell=_cell_id(members),
+        seed=min(r.seed for r in records),
+        kind=first.kind,
+        variant=_variant(records),
+        metric=first.metric,
+        maximize=first.maximize,
+        partial=first.partial,
+        n_train=first.n_train,
+        n_dev=len(splits.dev),
+        n_test=len(splits.test),
+        data=first.data,
+        parameters=sum(r.parameters for r in records),
+        trained_parameters=sum(r.trained_parameters for r in records),
+        costs=_costs([r.costs for r in records]),
+        coverage=_common([r.coverage for r in records]),
+        notes=[
+            *(n for n in first.notes if all(n in r.notes for r in records)),
+            f"ensemble: {task.averaging}",
+        ],
+        warnings=sorted({w for r in records for w in r.warnings}),
+        versions={**versions(), **_common([r.versions for r in records]), "ensemble": str(VERSION)},
+        git=git_state(),
+        members=[m.title for m in members],
+    )
+
+
+def _cell_id(members: Sequence[Member]) -> str:
+    apart = len({m.record.seed for m in members}) > 1
+    names = sorted(
+        [m.record.encoder, m.record.strategy, m.record.cell, *([m.record.seed] if apart else [])]
+        for m in members
+    )
+    return data_fingerprint({"members": names, "version": VERSION})[:12]
+
+
+def _variant(records: Sequence[Record]) -> dict[str, Any]:
+    """What tells the ensemble from others of the same encoders: how they were carried over, the settings that
+    all members share, their seeds where these differ."""
+    strategies, seeds = [r.strategy for r in records], [r.seed for r in records]
+    of = strategies[0] if len(set(strategies)) == 1 else "+".join(strategies)
+    apart = {"seeds": "+".join(map(str, seeds))} if len(set(seeds)) > 1 else {}
+    return {**_common([r.variant for r in records]), "of": of, **apart}
+
+
+def _costs(costs: Sequence[Costs]) -> Costs:
+    """Seconds and memory of running one member after the other, so seconds are summed."""
+    seconds = {f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Costs) if "_seconds" in f.name}
+    seen = sum(c.examples_per_second * c.train_seconds for c in costs)
+    return Costs(
+        **seconds,
+        encode_cached=any(c.encode_cached for c in costs),
+        examples_per_second=seen / seconds["train_seconds"] if seconds["train_seconds"] else 0.0,
+        peak_memory_mb=max(c.peak_memory_mb for c in costs),
+        slots=max(c.slots for c in costs),
+        device="+".join(sorted({c.device for c in costs})),
+        host="+".join(sorted({c.host for c in costs})),
+    )
+
+
+def _common(maps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all say alike: the rest is in the members' own records."""
+    return {k: v for k, v in maps[0].items() if all(k in m and m[k] == v for m in maps)}
+
+
+def _folder(members: Sequence[Member], record: Record) -> Path:
+    results = members[0].folder.parents[4]
+    for part in (record.task, record.encoder, record.strategy, record.cell):
+        results /= slug(part)
+    return results / f"seed-{record.seed}"
+
+
+def _config(members: Sequence[Member], record: Record) -> dict[str, Any]:
+    return {
+        "task": dict(members[0].config["task"]),
+        "encoder": {"name": record.encoder},
+        "strategy": {"name": record.strategy},
+        "members": record.members,
+        "seed": record.seed,
+        "limit": record.partial,
+    }
