@@ -17,7 +17,8 @@ from harness.encoders.awd_lstm_model import AwdLstm, AwdLstmLM, Sizes
 SPECIALS = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")
 WORDS = (
     "the", "quick", "brown", "fox", "word", "river", "bank", "runs", "ana", "do", "n't", "it", "'s", "is",
-    "a", "of", "and", "what", "to", "in", "was", ".", ",", "?", "!", "-", "(", ")", "3", "서울에서", "왔다", "🚀",
+    "a", "of",
+    "and", "what", "to", "in", "was", ".", ",", "?", "!", "-", "(", ")", "3", "서울에서", "왔다", "🚀",
 )  # fmt: skip
 FORMATS = ("ours", "fastai", "encoder", "learner", "first", "old")
 

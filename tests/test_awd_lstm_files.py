@@ -1,0 +1,194 @@
+"""Files of AWD-LSTMs: every published layout gives the same encoder, anything else one clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
+
+import harness
+from harness.encoders.awd_lstm import load, load_language_model, write_fastai, write_model
+from harness.encoders.awd_lstm_checkpoint import read_checkpoint, read_tensors
+from harness.encoders.awd_lstm_files import awd_lstm_files, bi_files, read_vocabulary
+from harness.errors import HarnessError
+
+
+def the_files(folder: Path) -> dict[str, Path]:
+    return awd_lstm_files({"path": folder}, folder)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_encoder(tmp_path: Path, kind: str) -> None:
+    """Case U09: with and without '0.', '.module' and '_raw'; of a raw and a dropped matrix the raw one counts."""
+    encoder = harness.load_encoder("ulmfit", make_awd_lstm(tmp_path / kind, kind), cache_dir=tmp_path)
+    lm = tiny_lm()
+    for name, tensor in encoder.core.state_dict().items():  # type: ignore[operator, union-attr]
+        if name != "table.added":
+            assert torch.equal(tensor, lm.core.state_dict()[name]), name
+    counts = read_checkpoint(the_files(tmp_path / kind)).counts
+    assert counts["missing"] == 0
+    assert counts["unexpected"] == (1 if kind == "learner" else 0)
+
+
+def test_names_of_something_else_are_refused(tmp_path: Path) -> None:
+    """Case U09."""
+    make_awd_lstm(tmp_path, "fastai")
+    torch.save({"foo.bar": torch.ones(2)}, tmp_path / "model.pth")
+    with pytest.raises(HarnessError, match=r"model\.pth: 0 of 1 tensors matched"):
+        read_checkpoint(the_files(tmp_path))
+
+
+def broken(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        state = torch.load(folder / "model.pth", weights_only=True)
+        change(state)
+        torch.save(state, folder / "model.pth")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            broken(lambda s: s.pop("0.rnns.1.module.bias_hh_l0")),
+            r"15 of 15.*1 missing \(rnns\.1\.bias_hh_l0\)",
+        ),
+        (
+            broken(lambda s: s.update({"0.rnns.2.module.weight_ih_l0": torch.ones(24, 9)})),
+            r"rnns\.2\.weight_ih_l0 is \(24, 9\), but \(24, 10\) is wanted",
+        ),
+        (broken(lambda s: s.update({"0.rnns.0.module.weight_ih_l0_reverse": torch.ones(1)})), "ulmfit_bi"),
+        (broken(lambda s: s.update({"1.decoder.bias": torch.ones(3)})), r"decoder\.bias is \(3,\)"),
+        (lambda f: (f / "model.pth").write_bytes(b"not a file of torch"), r"read safely.*learn\.save"),
+        (lambda f: torch.save([1, 2], f / "model.pth"), "holds a list"),
+        (
+            lambda f: (f / "model_vocab.pkl").write_bytes(pickle.dumps(vocabulary()[:-1])),
+            "40 words.* 41 rows",
+        ),
+        (lambda f: (f / "model_vocab.pkl").write_bytes(pickle.dumps([1, 2])), "entry 0 is 1"),
+        (lambda f: (f / "model_vocab.pkl").write_bytes(pickle.dumps({"a": 1})), "found a NoneType"),
+        (lambda f: (f / "model_vocab.pkl").write_bytes(b"junk"), "write it as JSON"),
+        (lambda f: (f / "second.pth").write_bytes(b""), r"there are: model\.pth, second\.pth"),
+        (lambda f: (f / "model_vocab.pkl").unlink(), "there are: none"),
+        (lambda f: (f / "options.json").write_text("[]"), "options.json"),
+        (lambda f: (f / "options.json").write_text('{"backwards": "no"}'), "true or false"),
+    ],
+)
+def test_damaged_files_are_one_error(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
+    make_awd_lstm(tmp_path, "fastai")
+    damage(tmp_path)
+    with pytest.raises(HarnessError, match=message):
+        read_checkpoint(the_files(tmp_path))
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch harmed",)
+
+
+def test_nothing_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "itos.pkl").write_bytes(pickle.dumps([Evil()]))
+    torch.save({"0.encoder.weight": Evil()}, tmp_path / "model.pth")
+    with pytest.raises(HarnessError, match=r"system"):
+        read_vocabulary(tmp_path / "itos.pkl")
+    with pytest.raises(HarnessError, match=r"model\.pth"):
+        read_tensors(tmp_path / "model.pth")
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_vocabularies_of_every_kind(tmp_path: Path) -> None:
+    words = ["xxunk", "the", "\n", "서울"]
+    (tmp_path / "a.json").write_text(json.dumps(words))
+    (tmp_path / "b.json").write_text(json.dumps({"itos": words}))
+    (tmp_path / "c.pkl").write_bytes(pickle.dumps(words))
+    (tmp_path / "d.txt").write_text("xxunk\nthe\n서울\n", encoding="utf-8")
+    assert all(read_vocabulary(tmp_path / n) == words for n in ("a.json", "b.json", "c.pkl"))
+    assert read_vocabulary(tmp_path / "d.txt") == ["xxunk", "the", "서울"]
+
+
+def test_files_are_found_by_folder_by_file_and_by_name(tmp_path: Path) -> None:
+    make_awd_lstm(tmp_path, "fastai")
+    weights, words = tmp_path / "model.pth", tmp_path / "model_vocab.pkl"
+    found = {"weights": weights, "vocabulary": words}
+    assert awd_lstm_files({"path": tmp_path}, tmp_path) == found
+    assert awd_lstm_files({"path": weights}, tmp_path) == found
+    assert awd_lstm_files({"files": {"weights": weights, "vocabulary": words}}, tmp_path) == found
+    with pytest.raises(HarnessError, match=r"did you mean model\.pth"):
+        awd_lstm_files({"files": {"weights": tmp_path / "modle.pth", "vocabulary": words}}, tmp_path)
+    with pytest.raises(HarnessError, match=r"weights and vocabulary are wanted"):
+        awd_lstm_files({"files": {"weights": weights}}, tmp_path)
+    with pytest.raises(HarnessError, match=r"encoder x.*give encoder\.path=DIR"):
+        awd_lstm_files({"name": "x"}, tmp_path)
+    with pytest.raises(HarnessError, match="no such folder"):
+        awd_lstm_files({"path": tmp_path / "none"}, tmp_path)
+
+
+def test_files_of_both_directions(tmp_path: Path) -> None:
+    make_both(tmp_path)
+    member = {"_target_": "x", "path": None}
+    members = {"forward": member, "backward": dict(member)}
+    found = bi_files({"members": members, "path": tmp_path}, tmp_path)
+    assert found["backward.weights"] == tmp_path / "backward" / "model.safetensors"
+    assert set(found) == {
+        f"{d}.{r}" for d in ("forward", "backward") for r in ("weights", "vocabulary", "options")
+    }
+    with pytest.raises(HarnessError, match=r"members\.backward"):
+        bi_files({"members": {"forward": member}, "path": tmp_path}, tmp_path)
+    with pytest.raises(HarnessError, match=r"one of each is wanted"):
+        harness.load_encoder(
+            "ulmfit_bi", tmp_path, cache_dir=tmp_path, members=_members(tmp_path, back=False)
+        )
+
+
+def _members(folder: Path, *, back: bool) -> dict[str, Any]:
+    one = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder / "forward")}
+    return {"forward": one, "backward": {**one, "backwards": back}}
+
+
+def test_what_we_write_we_read(tmp_path: Path) -> None:
+    lm = tiny_lm(seed=3)
+    write_model(tmp_path / "ours", lm.weights(), vocabulary(), backwards=True)
+    write_fastai(tmp_path / "theirs", lm.weights(), vocabulary(), name="lstm")
+    for folder, backwards in (("ours", True), ("theirs", None)):
+        model, checkpoint = load_language_model(tmp_path / folder)
+        assert checkpoint.vocabulary == vocabulary()
+        assert checkpoint.backwards is backwards
+        assert torch.equal(model.bias, lm.bias)
+        for name, tensor in model.core.state_dict().items():
+            assert torch.equal(tensor, lm.core.state_dict()[name])
+    assert load(name="x", path=tmp_path / "ours", cache_dir=tmp_path).backwards
+
+
+def test_a_fine_tuned_encoder_can_be_written_with_its_new_words(tmp_path: Path) -> None:
+    encoder = load(name="x", path=make_awd_lstm(tmp_path / "a"), cache_dir=tmp_path)
+    encoder.restrict(["zebra", "gnu"])
+    model, words = encoder.language_model()
+    write_model(tmp_path / "b", model.weights(), words)
+    again = load(name="x", path=tmp_path / "b", cache_dir=tmp_path)
+    assert again.tokenizer.vocabularies["input_ids"].known("zebra")
+    one, two = (e.eval().encode(["the zebra runs"])[0] for e in (encoder, again))
+    assert np.allclose(one, two, atol=1e-6)
+
+
+def test_the_words_of_2018(tmp_path: Path) -> None:
+    """Vocabularies before fastai 1 call the special tokens otherwise and know no xxmaj."""
+    names = {"xxunk": "_unk_", "xxpad": "_pad_", "xxbos": "xbos", "xxup": "t_up", "xxmaj": "unused",
+             "xxrep": "tk_rep", "xxwrep": "tk_wrep"}  # fmt: skip
+    words = [names.get(w, w) for w in vocabulary()]
+    write_model(tmp_path, tiny_lm().weights(), words)
+    encoder = load(name="x", path=tmp_path, cache_dir=tmp_path)
+    from harness.data.text import Text
+    from harness.encoders.base import Windowing
+
+    ((row,),) = encoder.tokenizer.rows([Text.from_string("The RIVER runs")], Windowing())
+    assert [words[i] for i in row.inputs["input_ids"]] == ["xbos", "the", "t_up", "river", "runs"]
