@@ -162,7 +162,7 @@ def small_layer(**changes: float | None) -> BiLSTMLayer:
 def test_gates_come_as_input_cell_forget_output() -> None:
     """Case E07: the published order is i, j, f, o, and one is added to the forget gate."""
     layer = small_layer(cell_clip=None, proj_clip=None)
-    layer.weight.data[:, 0] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    layer.weight.data[:, :, 0] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     layer.projection.data.fill_(1.0)
     start = (torch.zeros(2, 1, 1), torch.full((2, 1, 1), 0.5))
     h, (_, c) = layer(torch.ones(2, 1, 1), [1], start)
@@ -321,7 +321,7 @@ class TorchElmo(nn.Module):
         for layer in self.encoder.layers:
             h, c, out = torch.zeros(8), torch.zeros(12), []
             for step in x:
-                gates = torch.cat([step, h]) @ layer.weight[direction] + layer.biases[direction]
+                gates = torch.cat([step, h]) @ layer.weight[direction].t() + layer.biases[direction]
                 i, j, f, o = gates.chunk(4)
                 c = (torch.sigmoid(f + 1) * c + torch.sigmoid(i) * torch.tanh(j)).clamp(-1.5, 1.5)
                 h = ((torch.sigmoid(o) * torch.tanh(c)) @ layer.projection[direction]).clamp(-1.5, 1.5)

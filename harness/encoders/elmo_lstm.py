@@ -75,7 +75,7 @@ class Packing:
 class BiLSTMLayer(nn.Module):
     """One layer of both directions, which never meet.
 
-    Parameters, [0] forward and [1] backward: ``weight`` (2, P + P, 4 C), input rows first; ``biases``, two of
+    Parameters, [0] forward and [1] backward: ``weight`` (2, 4 C, P + P), input first; ``biases``, two of
     (4 C,); ``projection`` (2, C, P). They have no values until they are drawn or assigned.
     """
 
@@ -83,7 +83,7 @@ class BiLSTMLayer(nn.Module):
         super().__init__()
         self.size, self.cells, self.skip = options.projection_dim, options.dim, skip
         self.cell_clip, self.proj_clip = options.cell_clip, options.proj_clip
-        self.weight = nn.Parameter(torch.empty(2, 2 * self.size, 4 * self.cells))
+        self.weight = nn.Parameter(torch.empty(2, 4 * self.cells, 2 * self.size))
         self.biases = nn.ParameterList(torch.empty(4 * self.cells) for _ in range(2))
         self.projection = nn.Parameter(torch.empty(2, self.cells, self.size))
 
@@ -100,36 +100,41 @@ class BiLSTMLayer(nn.Module):
         """
         if not sizes:
             return x, state
-        (h, c), outputs, finished = state, [], []
-        recurrent = self.weight[:, self.size :]
+        # gates and cells lie with rows last: the large matrix times a thin one is the faster product
+        h, c = state[0], state[1].transpose(1, 2)
+        outputs: list[Tensor] = []
+        finished: list[State] = []
+        recurrent = self.weight[:, :, self.size :]
         for gates, rows in self._steps(x, sizes):
             if rows < h.shape[1]:
-                finished.append((h[:, rows:], c[:, rows:]))
-                h, c = h[:, :rows], c[:, :rows]
-            i, j, f, o = torch.baddbmm(gates, h, recurrent).chunk(4, dim=2)
+                finished.append((h[:, rows:], c[:, :, rows:].transpose(1, 2)))
+                h, c = h[:, :rows], c[:, :, :rows]
+            i, j, f, o = torch.baddbmm(gates, recurrent, h.transpose(1, 2)).chunk(4, dim=1)
             c = _clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), self.cell_clip)
-            h = _clip(torch.bmm(torch.sigmoid(o) * torch.tanh(c), self.projection), self.proj_clip)
+            out = (torch.sigmoid(o) * torch.tanh(c)).transpose(1, 2)
+            h = _clip(torch.bmm(out, self.projection), self.proj_clip)
             outputs.append(h)
-        finished.append((h, c))
-        final = tuple(torch.cat(parts[::-1], dim=1) for parts in zip(*finished, strict=True))
-        out = torch.cat(outputs, dim=1)
-        return (out + x if self.skip else out), (final[0], final[1])
+        finished.append((h, c.transpose(1, 2)))
+        last_h, last_c = (torch.cat(parts[::-1], dim=1) for parts in zip(*finished, strict=True))
+        found = torch.cat(outputs, dim=1)
+        return (found + x if self.skip else found), (last_h, last_c)
 
     def _steps(self, x: Tensor, sizes: list[int]) -> Iterator[tuple[Tensor, int]]:
-        """What the inputs give to the gates, (2, rows, 4 C) a step, and the step's rows."""
-        bias = torch.stack(list(self.biases))[:, None]
+        """What the inputs give to the gates, (2, 4 C, rows) a step, and the step's rows."""
+        bias = torch.stack(list(self.biases))
         one = bias.new_zeros(4, self.cells)
         one[2] = 1  # the forget gate's
-        bias = bias + one.flatten()
+        bias = (bias + one.flatten())[..., None]
+        inputs = self.weight[:, :, : self.size]
         most = max(1, AT_ONCE // (8 * self.cells))
         first = at = 0
         while first < len(sizes):
             last, total = first + 1, sizes[first]
             while last < len(sizes) and total + sizes[last] <= most:
                 last, total = last + 1, total + sizes[last]
-            gates = torch.baddbmm(bias, x[:, at : at + total], self.weight[:, : self.size])
-            for part in gates.split(sizes[first:last], dim=1):
-                yield part, part.shape[1]
+            gates = torch.baddbmm(bias, inputs, x[:, at : at + total].transpose(1, 2))
+            for part in gates.split(sizes[first:last], dim=2):
+                yield part, part.shape[2]
             first, at = last, at + total
 
     @torch.no_grad()
@@ -147,7 +152,7 @@ class BiLSTMLayer(nn.Module):
             return [torch.from_numpy(weights[cell_key(d, layer, name)]) for d in (0, 1)]
 
         w, b, p = both("W_0"), both("B"), both("W_P_0")
-        self.weight.data, self.projection.data = torch.stack(w), torch.stack(p)
+        self.weight.data, self.projection.data = torch.stack([v.t() for v in w]), torch.stack(p)
         for parameter, value in zip(self.biases, b, strict=True):
             parameter.data = value
 
@@ -155,7 +160,7 @@ class BiLSTMLayer(nn.Module):
         """The weights as they are published."""
         out: dict[str, np.ndarray] = {}
         for d in (0, 1):
-            values = {"W_0": self.weight[d], "B": self.biases[d], "W_P_0": self.projection[d]}
+            values = {"W_0": self.weight[d].t(), "B": self.biases[d], "W_P_0": self.projection[d]}
             out |= {cell_key(d, layer, k): v.detach().cpu().float().numpy() for k, v in values.items()}
         return out
 
