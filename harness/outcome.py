@@ -12,9 +12,11 @@ from pathlib import Path
 
 from harness.child import LOG
 from harness.errors import HarnessError, NewerSchema
+from harness.lease import LEASE
 from harness.record import CONFIG, RECORD, Record, read_record, write_config, write_record
 from harness.resolve import Cell
 
+ARCHIVE = ".archive"
 _MEANING = {
     "SIGKILL": "killed (out of memory?)",
     "SIGSEGV": "segmentation fault",
@@ -54,6 +56,27 @@ def previous(cell: Cell) -> Record | None:
         return None
     except OSError as e:
         raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
+
+
+def make_room(cell: Cell, record: Record | None) -> None:
+    """Before a cell runs: of a complete run everything goes to the archive, of any other the record goes.
+
+    Raises:
+        OSError: it cannot be moved or removed.
+    """
+    if record is None:
+        return
+    if record.status != "complete":
+        (cell.folder / RECORD).unlink(missing_ok=True)
+        return
+    results = cell.folder.parents[4]
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+    target = results / ARCHIVE / stamp / cell.folder.relative_to(results)
+    target.mkdir(parents=True, exist_ok=True)
+    # the record first: a cell whose files were moved by halves must not look complete
+    for path in sorted(cell.folder.iterdir(), key=lambda p: p.name != RECORD):
+        if path.name != LEASE:
+            path.rename(target / path.name)
 
 
 def skipped(cell: Cell) -> Record:

@@ -11,27 +11,26 @@ import multiprocessing
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from filelock import BaseFileLock, FileLock, Timeout
-
 from harness.child import Job
 from harness.child import main as child_main
 from harness.errors import HarnessError
-from harness.outcome import cause_of_death, failure, previous, store, utc_now
-from harness.record import RECORD, Record
+from harness.lease import Lease, Leases
+from harness.outcome import cause_of_death, failure, make_room, previous, store, utc_now
+from harness.record import Record
 from harness.resolve import Cell
-from harness.server import kill_group, start_server
+from harness.server import kill_group, memory_of, start_server
 from harness.slots import Slot
 
-LOCK = ".lock"
 PRELOAD = ("harness.preload",)
 TICK_SECONDS = 0.1
 LOCKED_SECONDS = 1.0
+MEMORY_SECONDS = 0.5
 EXIT_SECONDS = 30.0
 
 
@@ -57,10 +56,11 @@ class _Child:
     slot: Slot
     process: Any
     pipe: Connection
-    lock: BaseFileLock
+    lease: Lease
     started: str
     clock: float
     deadline: float | None
+    memory_limit: float | None = None
     error: str | None = None
     done: bool = False
     timed_out: bool = False
@@ -76,6 +76,7 @@ class Pool:
         runner: ``module:function`` called as ``function(cell, progress)`` in the child; it writes the record.
         preload: modules the server imports before it forks.
         fail_fast: start no cell after one has failed.
+        again: folders of cells that are run although they are complete; what is there is archived first.
         stopping: no further cell is started; ``interrupts`` counts the user's Ctrl-C.
     """
 
@@ -84,11 +85,14 @@ class Pool:
     runner: str = "harness.cell:run_cell"
     preload: Sequence[str] = PRELOAD
     fail_fast: bool = False
+    again: Set[str] = frozenset()
     stopping: bool = False
     interrupts: int = 0
     _children: list[_Child] = field(default_factory=list)
     _records: dict[str, Record] = field(default_factory=dict)
-    _noted_lock: bool = False
+    _leases: Leases = field(default_factory=Leases)
+    _noted_lease: bool = False
+    _weighed: float = 0.0
 
     def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
         """Run the cells; returns the records by folder, without those that were stopped or not started.
@@ -105,6 +109,7 @@ class Pool:
                     if not self.stopping:
                         self._fill(ready, locked)
                     self._listen()
+                    self._watch()
                     self._reap()
                     self.display.tick()
         finally:
@@ -116,52 +121,52 @@ class Pool:
         for slot in (s for s in self.slots if id(s) not in busy):
             while not self.stopping and (ready or (locked and locked[0][0] <= time.monotonic())):
                 cell = ready.popleft() if ready else locked.popleft()[1]
-                lock = self._lock(cell)
-                if lock is None:
-                    locked.append((time.monotonic() + LOCKED_SECONDS, cell))
-                elif self._start(cell, slot=slot, lock=lock):
-                    break
+                try:
+                    lease = self._lease(cell)
+                    if lease is None:
+                        locked.append((time.monotonic() + LOCKED_SECONDS, cell))
+                    elif self._start(cell, slot=slot, lease=lease):
+                        break
+                except OSError as e:
+                    reason = f"{cell.folder}: cannot be written ({e.strerror or e})"
+                    self._finish(cell, failure(cell, status="failed", reason=reason))
 
-    def _lock(self, cell: Cell) -> BaseFileLock | None:
-        cell.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(cell.folder / LOCK)
-        try:
-            lock.acquire(blocking=False)
-            return lock
-        except Timeout:
-            if not self._noted_lock:
-                self.display.note(f"{cell.title} is being run by another sweep: looked at again at the end")
-            self._noted_lock = True
-            return None
+    def _lease(self, cell: Cell) -> Lease | None:
+        lease = self._leases.take(cell.folder)
+        if lease is None and not self._noted_lease:
+            self.display.note(f"{cell.title} is being run by another sweep: looked at again at the end")
+            self._noted_lease = True
+        return lease
 
-    def _start(self, cell: Cell, *, slot: Slot, lock: BaseFileLock) -> bool:
+    def _start(self, cell: Cell, *, slot: Slot, lease: Lease) -> bool:
         """False when another sweep has completed the cell meanwhile."""
-        record = previous(cell)
-        if record is not None and record.status == "complete":
-            lock.release()
-            self._finish(cell, record)
-            return False
-        (cell.folder / RECORD).unlink(missing_ok=True)
-        limit = cell.config.get("timeout")
+        try:
+            record = previous(cell)
+            if record is not None and record.status == "complete" and str(cell.folder) not in self.again:
+                lease.release()
+                self._finish(cell, record)
+                return False
+            make_room(cell, record)
+            process, pipe = self._fork(self._job(cell, slot))
+        except BaseException:
+            lease.release()
+            raise
+        now, limit = time.monotonic(), cell.config.get("timeout")
+        child = _Child(cell, slot, process, pipe, lease, utc_now(), now, now + limit if limit else None)
+        child.memory_limit = cell.config.get("memory_gb")
+        self._children.append(child)
+        self.display.started(cell, slot)
+        return True
+
+    def _job(self, cell: Cell, slot: Slot) -> Job:
         threads = (cell.config.get("trainer") or {}).get("threads") or slot.threads
-        job = Job(
+        return Job(
             cell=cell,
             runner=self.runner,
             devices=slot.devices,
             threads=int(threads),
             slots=len(self.slots),
         )
-        try:
-            process, pipe = self._fork(job)
-        except BaseException:
-            lock.release()
-            raise
-        now = time.monotonic()
-        deadline = now + limit if limit else None
-        child = _Child(cell, slot, process, pipe, lock, utc_now(), now, deadline)
-        self._children.append(child)
-        self.display.started(cell, slot)
-        return True
 
     def _fork(self, job: Job) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("forkserver")
@@ -209,6 +214,19 @@ class Pool:
             # cut off in the middle of a message: the child is dead or as good as
             child.pipe.close()
 
+    def _watch(self) -> None:
+        """Renew the leases, and end a cell that takes more memory than it may."""
+        now = time.monotonic()
+        weigh = now - self._weighed >= MEMORY_SECONDS
+        self._weighed = now if weigh else self._weighed
+        for child in self._children:
+            child.lease.renew()
+            if weigh and child.memory_limit and child.error is None and not child.done:
+                used = memory_of(child.process.pid)
+                if used > child.memory_limit * 1e9:
+                    child.error = f"took {used / 1e9:.2f} GB, more than memory_gb={child.memory_limit:g}"
+                    kill_group(child.process)
+
     def _reap(self) -> None:
         if self.interrupts > 1:
             # one that was being started when the signal came
@@ -236,7 +254,7 @@ class Pool:
         except HarnessError as e:
             record = failure(child.cell, status="failed", reason=str(e))
         finally:
-            child.lock.release()
+            child.lease.release()
             child.process.close()
         self._finish(child.cell, record)
 
@@ -289,5 +307,5 @@ class Pool:
         for child in self._children:
             kill_group(child.process)
             child.process.join()
-            child.lock.release()
+            child.lease.release()
         self._children.clear()

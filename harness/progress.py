@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from harness.child import LOG
+from harness.outcome import tail
 from harness.record import Record
 from harness.resolve import Cell
 from harness.slots import Slot
@@ -206,7 +207,14 @@ def failure_lines(cell: Cell, record: Record) -> str:
     """What failed, why, and where its log is."""
     reason = record.reason.strip().splitlines() or ["no reason given"]
     word = "TIMEOUT" if record.status == "timeout" else "FAILED"
-    return "\n".join([f"{word}  {cell.title}", *(f"    {r}" for r in reason[:8]), f"    {cell.folder / LOG}"])
+    # what the log says beyond the reason; the reason's own lines are its end
+    log = [line for line in tail(cell.folder / LOG, 5 + len(reason)) if not _said(line, reason)][-5:]
+    lines = [*(f"    {r}" for r in reason[:8]), *(f"    | {line}" for line in log)]
+    return "\n".join([f"{word}  {cell.title}", *lines, f"    {cell.folder / LOG}"])
+
+
+def _said(line: str, reason: Sequence[str]) -> bool:
+    return any(r.strip() and r.strip() in line for r in reason)
 
 
 def duration(seconds: float) -> str:

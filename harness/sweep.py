@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import outcome, resolve
+from harness import resolve
 from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint
+from harness.plan import Plan, describe, make_plan
 from harness.pool import PRELOAD, Display, Pool
 from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
 from harness.record import Record
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RUNNER = "harness.cell:run_cell"
-Settled = tuple[dict[str, Record], list[Cell]]
-"""Records of the cells that need no run, by folder, and the cells that do."""
 
 
 class CellFailed(Exception):
@@ -112,9 +111,12 @@ def launch(
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
     cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
-    settled = _settle({str(cell.folder): cell for cell in cells})
-    _check_data(settled[1])
-    records = execute(cells, settled, slots=places)
+    dry = _dry(cells)
+    plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
+    _check_data(plan.todo)
+    if dry:
+        _show(cells, plan, slots=len(places))
+    records = plan.known if dry else execute(cells, plan, slots=places)
     return [
         _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
         for (job, _), o, cell in zip(jobs, job_overrides, cells, strict=True)
@@ -138,21 +140,22 @@ def run_job(config: DictConfig) -> float | None:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
         cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
-        settled = _settle({str(cell.folder): cell})
-        _check_data(settled[1])
+        plan = make_plan({str(cell.folder): cell}, dry=_dry([cell]))
+        _check_data(plan.todo)
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
         driver.error = e
         return None
+    if _dry([cell]):
+        _show([cell], plan, slots=1)
+        return None
     if driver is not None:
         first = _slots_for([cell], slots="auto", cells_per_device=1)[0]
-        record = execute([cell], settled, slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
+        record = execute([cell], plan, slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
     else:
         quiet = SilentDisplay(Counts(expect=1))
-        record = execute([cell], settled, slots=[Slot(None, cpu_share(1))], display=quiet).get(
-            str(cell.folder)
-        )
+        record = execute([cell], plan, slots=[Slot(None, cpu_share(1))], display=quiet).get(str(cell.folder))
         if record is not None and record.status in ("failed", "timeout"):
             raise CellFailed(f"{cell.title}: {record.reason}")
     return dev_score(record)
@@ -160,7 +163,7 @@ def run_job(config: DictConfig) -> float | None:
 
 def execute(
     cells: Sequence[Cell],
-    settled: Settled,
+    plan: Plan,
     *,
     slots: Sequence[Slot],
     display: PlainDisplay | None = None,
@@ -169,13 +172,13 @@ def execute(
 
     Args:
         cells: all that were asked for.
-        settled: what :func:`_settle` found of them.
+        plan: what :func:`harness.plan.make_plan` decided of them.
         slots, display: where they run, and who is told.
 
     Raises:
         KeyboardInterrupt: the user stopped it; what was running or waiting is left to be run again.
     """
-    known, todo = settled
+    known, todo = plan.known, plan.todo
     earlier = {k for k, r in known.items() if r.status == "complete"}
     if driver is not None:
         driver.wanted |= {str(cell.folder) for cell in cells}
@@ -188,8 +191,20 @@ def execute(
         counts = Counts(
             expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
         )
-        known |= _run(todo, slots=slots, display=display or make_display(counts))
+        known |= _run(plan, slots=slots, display=display or make_display(counts))
     return known
+
+
+def run_again(cells: Sequence[Cell]) -> None:
+    """Run cells whatever is there of them, on the slots of this machine; skipped ones stay skipped.
+
+    Raises:
+        HarnessError: data that cannot be read; no cell has been run.
+        KeyboardInterrupt: the user stopped it.
+    """
+    plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
+    _check_data(plan.todo)
+    execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1))
 
 
 def dev_score(record: Record | None) -> float | None:
@@ -197,25 +212,16 @@ def dev_score(record: Record | None) -> float | None:
     return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
 
 
-def _settle(cells: dict[str, Cell]) -> Settled:
-    """Records of the cells that need no run, and the cells that do."""
-    known: dict[str, Record] = {}
-    todo: list[Cell] = []
-    for key, cell in cells.items():
-        record = outcome.previous(cell)
-        if record is not None and record.status == "complete":
-            known[key] = record
-        elif cell.skip is None:
-            todo.append(cell)
-        elif record is not None and (record.status, record.reason) == ("skipped", cell.skip):
-            known[key] = record
-        else:
-            known[key] = outcome.skipped(cell)
-            outcome.store(cell, known[key], warn=_complain)
-    return known, todo
+def _dry(cells: Sequence[Cell]) -> bool:
+    return any(bool(cell.config.get("dry_run")) for cell in cells)
 
 
-def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> dict[str, Record]:
+def _show(cells: Sequence[Cell], plan: Plan, *, slots: int) -> None:
+    print("\n".join(describe(cells, plan, slots=slots)))
+
+
+def _run(plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay) -> dict[str, Record]:
+    cells = plan.todo
     shown: Display = display
     pool = Pool(
         slots=slots,
@@ -223,6 +229,7 @@ def _run(cells: list[Cell], *, slots: Sequence[Slot], display: PlainDisplay) -> 
         runner=RUNNER,
         preload=(*PRELOAD, *_modules_of(cells)),
         fail_fast=any(bool(cell.config.get("fail_fast")) for cell in cells),
+        again=plan.again,
     )
     try:
         records = pool.run(cells)

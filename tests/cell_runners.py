@@ -34,9 +34,13 @@ def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
     if rate == "-1":
         raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")
     skip = "makes no sense" if rate == "0" else None
-    keys = ("timeout", "fail_fast", "limit", "trainer")
+    keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
     cell = make_cell(
-        Path(config["results_dir"]), rate, seed=config["seed"], skip=skip, **{k: config[k] for k in keys}
+        Path(config["results_dir"]),
+        rate,
+        seed=config["seed"],
+        skip=skip,
+        **{k: config[k] for k in keys if k in config},
     )
     cell.config["act"] = config["encoder"]["path"] if rate in ("5", "5.0") else "ok"
     return cell
@@ -91,6 +95,12 @@ def _environment(cell: Cell, argument: str) -> None:
     (cell.folder / "path").write_text("\n".join(sys.path))
 
 
+def _fill(cell: Cell, argument: str) -> None:
+    held = b"x" * (int(argument) << 20)
+    time.sleep(60)
+    del held
+
+
 _ACTS: dict[str, Callable[[Cell, str], None]] = {
     "ok": lambda cell, argument: None,
     "silent": lambda cell, argument: None,
@@ -101,5 +111,6 @@ _ACTS: dict[str, Callable[[Cell, str], None]] = {
     "exit": lambda cell, argument: os._exit(7),
     "sleep": lambda cell, argument: time.sleep(float(argument)),
     "workers": _workers,
+    "fill": _fill,
     "environment": _environment,
 }

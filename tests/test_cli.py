@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from cell_runners import make_cell
-from filelock import FileLock
 
 from harness import cli
 from harness.commands.status import collect
-from harness.pool import LOCK
+from harness.lease import Leases
 from harness.record import Record, read_record, write_record
 
 
@@ -150,7 +149,7 @@ def test_o13_text_reaches_the_configuration_as_given(capsys: pytest.CaptureFixtu
 def test_a_sweep_with_a_limit_ends_with_a_command_that_shows_it(
     limits: tuple[int | None, int | None], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.commands.run import _last_words
+    from harness.commands.run import last_words
     from harness.sweep import Driver
 
     records = {
@@ -158,7 +157,7 @@ def test_a_sweep_with_a_limit_ends_with_a_command_that_shows_it(
         for n, limit in enumerate(limits)
     }
     driver = Driver(records=records, roots={tmp_path / "results": None}, wanted=set(records))
-    assert _last_words(driver) == 0
+    assert last_words(driver) == 0
     assert capsys.readouterr().out.endswith(f"harness leaderboard results{option}\n")
 
 
@@ -172,14 +171,17 @@ def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.Capture
     make_cell(results, "e").folder.mkdir(parents=True)
     (put(results, "f") / "record.json").write_text("{")
     put(results / ".archive" / "x", "old")
-    with FileLock(running / LOCK):
-        report = collect(results)
-        assert cli.main(["status", "results", "--json"]) == 0
+    lease = Leases().take(running)
+    assert lease is not None
+    report = collect(results)
+    assert cli.main(["status", "results", "--json"]) == 0
+    lease.release()
     assert json.loads(capsys.readouterr().out)["counts"] == report["counts"]
     counts = {"complete": 1, "failed": 1, "skipped": 1, "running": 1, "unfinished": 1, "damaged": 1}
     assert report["counts"] == counts
     assert report["groups"] == {"t/e/s": counts}
-    assert report["running"] == ["t/e/s/d/seed-0"]
+    owner = report["running"][0]
+    assert (owner["cell"], owner["pid"]) == ("t/e/s/d/seed-0", os.getpid())
     assert report["failures"][0] == {
         "cell": "t/e/s/b/seed-0",
         "status": "failed",
@@ -263,8 +265,11 @@ def test_rm_refuses_a_name_that_is_a_task_and_begins_an_id(tmp_path: Path) -> No
 
 def test_rm_leaves_a_running_cell_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = put(tmp_path / "results", "a")
-    with FileLock(folder / LOCK):
-        assert cli.main(["rm", "a"]) == 2
+    lease = Leases().take(folder)
+    assert lease is not None
+    assert cli.main(["rm", "a"]) == 2
+    assert cli.main(["rerun", "a"]) == 2
+    lease.release()
     assert "running" in capsys.readouterr().err
     assert (folder / "record.json").exists()
 

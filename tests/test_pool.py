@@ -15,11 +15,11 @@ from typing import Any
 import cell_runners
 import pytest
 from cell_runners import make_cell
-from filelock import FileLock
 
 from harness import slots
 from harness.errors import HarnessError
-from harness.pool import LOCK, Pool
+from harness.lease import LEASE, Leases
+from harness.pool import Pool
 from harness.record import Record, read_record
 from harness.resolve import Cell
 from harness.slots import Slot, make_slots
@@ -138,9 +138,9 @@ def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
 def test_a_cell_that_another_sweep_runs_is_passed_over_and_taken_at_the_end(tmp_path: Path) -> None:
     first, second = make_cell(tmp_path, "a"), make_cell(tmp_path, "b")
     first.folder.mkdir(parents=True)
-    lock = FileLock(first.folder / LOCK, thread_local=False)
-    lock.acquire()
-    threading.Timer(0.6, lock.release).start()
+    lease = Leases().take(first.folder)
+    assert lease is not None
+    threading.Timer(0.6, lease.release).start()
     records, seen = run_pool([first, second], n=1)
     assert [c for c, _ in seen.finished_cells] == ["b", "a"]
     assert len(records) == 2
@@ -287,3 +287,37 @@ def test_bad_slots_are_refused(spec: Any) -> None:
 
 def test_the_runner_module_is_importable() -> None:
     assert callable(cell_runners.act)
+
+
+def test_a_cell_that_takes_too_much_memory_is_ended_and_says_so(tmp_path: Path) -> None:
+    cells = [make_cell(tmp_path, "a", act="fill:300", memory_gb=0.2), make_cell(tmp_path, "b", memory_gb=0.2)]
+    records, _ = run_pool(cells)
+    failed, fine = records["a"], records["b"]
+    assert failed.status == "failed"
+    assert "memory_gb=0.2" in failed.reason
+    assert fine.status == "complete"
+
+
+def test_a_complete_cell_that_is_to_run_again_is_archived_first(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, "a")
+    run_pool([cell])
+    before = (cell.folder / "record.json").read_bytes()
+    run_pool([cell], again={str(cell.folder)})
+    assert (tmp_path / "runs").read_text() == "a 0\na 0\n"
+    kept = list((tmp_path / ".archive").glob("*/t/e/s/a/seed-0/record.json"))
+    assert [k.read_bytes() for k in kept] == [before]
+    assert (cell.folder / "record.json").exists()
+
+
+def test_nothing_of_a_lease_is_left(tmp_path: Path) -> None:
+    run_pool([make_cell(tmp_path, act, act=act) for act in ("ok", "raise", "killed")])
+    assert not list(tmp_path.rglob(LEASE))
+
+
+def test_a_folder_that_cannot_be_made_fails_its_cell_alone(tmp_path: Path) -> None:
+    bad, good = make_cell(tmp_path, "a"), make_cell(tmp_path, "b")
+    bad.folder.parent.mkdir(parents=True)
+    bad.folder.write_text("in the way")
+    records, _ = run_pool([bad, good])
+    assert (records["a"].status, records["b"].status) == ("failed", "complete")
+    assert str(bad.folder) in records["a"].reason

@@ -14,10 +14,10 @@ import cell_runners
 import pytest
 from cell_runners import make_cell
 
-from harness import cli, identity, resolve, sweep
+from harness import cli, identity, resolve, stored, sweep
 from harness.errors import HarnessError
 from harness.progress import Counts, LiveDisplay, duration, event_text
-from harness.record import Record, read_record
+from harness.record import Record, read_record, write_config, write_record
 from harness.slots import Slot
 
 Cli = Callable[..., int]
@@ -78,6 +78,76 @@ def test_o03_the_same_command_again_runs_what_failed_and_touches_nothing_else(
     assert harness(*command[:2], "encoder.path=ok") == 0
     assert harness("-m", "optimizer.lr=3,1") == 0
     assert ran(results) == ["5 0", "5 0", "3 0"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "again"),
+    [
+        ((), ["5 0", "6 0"]),
+        (("retry=failed",), ["5 0"]),
+        (("retry=timeout",), ["6 0"]),
+        (("retry=none",), []),
+        (("retry=none", "overwrite=failed"), ["5 0", "6 0"]),
+        (("retry=none", "overwrite=always"), ["1 0", "5 0", "6 0"]),
+    ],
+)
+def test_retry_and_overwrite_say_what_runs_again(
+    harness: Cli, tmp_path: Path, policy: tuple[str, ...], again: list[str]
+) -> None:
+    results = tmp_path / "results"
+    for name, status in (("1", "complete"), ("5", "failed"), ("6", "timeout")):
+        folder = results / "t" / "e" / "s" / name / "seed-0"
+        write_record(folder, Record(status=status, task="t", encoder="e", strategy="s", cell=name, seed=0))
+    code = harness("-m", "optimizer.lr=1,5,6", "encoder.path=ok", "hydra.launcher.slots=1", *policy)
+    assert ran(results) == again
+    assert code == (0 if {"5 0", "6 0"} <= set(again) else 1), "what failed and stays is still a failure"
+    archived = list(results.glob(".archive/*/t/e/s/*/seed-0/record.json"))
+    assert len(archived) == ("1 0" in again)
+
+
+def test_a_dry_run_shows_the_grid_and_leaves_nothing(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert harness("-m", "optimizer.lr=1", "seed=0,1") == 0
+    before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
+    assert harness("-m", "optimizer.lr=1,2,0", "seed=1,2", "dry_run=true") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert out[0].startswith("t/e/s/1  complete: seed 1; to run: seed 2")
+    assert "6 cells: 1 complete, 3 to run, 2 skipped" in out
+    assert "    skipped 2: makes no sense" in out
+    assert out[-1].startswith("about ")
+    assert harness("optimizer.lr=7", "dry_run=true") == 0
+    assert "t/e/s/7  to run: seed 0" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_rerun_runs_a_cell_from_what_is_stored(
+    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
+    assert harness("optimizer.lr=1") == 0
+    results = tmp_path / "results"
+    config = {"optimizer": {"lr": 1}, "encoder": {"path": "ok"}, "seed": 0, "results_dir": "elsewhere"}
+    keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
+    write_config(results / "t" / "e" / "s" / "1" / "seed-0", {**config, **dict.fromkeys(keys)})
+    assert harness("rerun", "1") == 0
+    assert ran(results) == ["1 0", "1 0"]
+    assert len(list(results.glob(".archive/*/t/e/s/1/seed-0/record.json"))) == 1
+    assert "1 complete" in capsys.readouterr().out
+
+
+def test_rerun_refuses_a_cell_that_would_be_another_now(
+    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
+    folder = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0"
+    config = {"optimizer": {"lr": 2}, "encoder": {"path": "ok"}, "seed": 0, "results_dir": "elsewhere"}
+    keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
+    write_config(folder, {**config, **dict.fromkeys(keys)})
+    assert harness("rerun", "1") == 2
+    assert "would be cell 2 now" in capsys.readouterr().err
 
 
 def test_seeds_share_a_composition_and_equal_jobs_are_one_cell(harness: Cli, tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ import difflib
 import glob
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from harness.errors import HarnessError
-from harness.pool import LOCK
+from harness.lease import holder
+from harness.outcome import ARCHIVE
 
-ARCHIVE = ".archive"
 _LISTED = 10
 
 
@@ -87,19 +85,8 @@ def _listing(cells: list[Path]) -> str:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a sweep holds the seed folder's lock."""
-    path = folder / LOCK
-    if not path.exists():
-        return False
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    lock.release()
-    return False
+    """Whether a sweep runs the cell of this seed folder."""
+    return holder(folder) is not None
 
 
 def _seeds(place: Path) -> list[Path]:

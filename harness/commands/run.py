@@ -53,7 +53,9 @@ def main(argv: list[str]) -> int:
         driver.interrupted = True
     finally:
         sweep.driver = None
-    return _last_words(driver)
+    if not driver.wanted:  # a dry run
+        _tidy(driver.sweep_dir)
+    return last_words(driver)
 
 
 def _compose_and_run(arguments: list[str]) -> None:
@@ -92,7 +94,8 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def _last_words(driver: object) -> int:
+def last_words(driver: object) -> int:
+    """Print what came of all cells; the exit code."""
     from harness import progress, sweep
 
     assert isinstance(driver, sweep.Driver)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from harness.commands.cells import is_running
 from harness.errors import HarnessError
+from harness.lease import Holder, holder
 from harness.record import RECORD, STATUSES
 
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
@@ -28,15 +32,41 @@ def main(argv: list[str]) -> int:
         help="results folder, or a task's in it (default: results)",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="show it again every so many seconds (2) until Ctrl-C",
+    )
     args = parser.parse_args(argv)
     if not args.results.is_dir():
         raise HarnessError(f"{args.results}: no such results folder")
-    report = collect(args.results)
-    if not report["cells"] and any(args.results.glob("*/*/*/seed-*")):
-        task = args.results.absolute()
+    while True:
+        report = _report(args.results)
+        shown = json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report))
+        if args.watch and sys.stdout.isatty():
+            shown = f"\033[H\033[2J{shown}"
+        print(shown, flush=True)
+        if not args.watch:
+            return 0
+        time.sleep(args.watch)
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0.1 <= seconds <= 86400:
+        raise ValueError
+    return seconds
+
+
+def _report(results: Path) -> dict[str, Any]:
+    report = collect(results)
+    if not report["cells"] and any(results.glob("*/*/*/seed-*")):
+        task = results.absolute()
         report = collect(task.parent, task=task.name)
-    print(json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report)))
-    return 0
+    return report
 
 
 def collect(results: Path, *, task: str | None = None) -> dict[str, Any]:
@@ -44,19 +74,20 @@ def collect(results: Path, *, task: str | None = None) -> dict[str, Any]:
 
     ``task`` leaves the folders of all other tasks out.
 
-    A folder without a record is ``running`` while a sweep holds its lock and ``unfinished`` otherwise.
+    A folder without a record is ``running`` while a sweep holds its lease and ``unfinished`` otherwise.
     """
     total: Counter[str] = Counter()
     groups: dict[str, Counter[str]] = {}
     failures: list[dict[str, str]] = []
-    running: list[str] = []
+    running: list[dict[str, Any]] = []
     for folder in seed_folders(results, task=task):
         title = folder[len(str(results)) :].strip("/")
         status, reason = _state(folder)
         total[status] += 1
         groups.setdefault(title.rsplit("/", 2)[0], Counter())[status] += 1
         if status == "running":
-            running.append(title)
+            owner = holder(Path(folder))
+            running.append({"cell": title, **(asdict(owner) if owner else {})})
         elif status in ("failed", "timeout", "damaged"):
             failures.append({"cell": title, "status": status, "reason": reason})
     return {
@@ -111,7 +142,10 @@ def text(report: dict[str, Any]) -> list[str]:
             for group, c in report["groups"].items()
         ]
     if report["running"]:
-        lines += ["", "running", *(f"  {cell}" for cell in report["running"])]
+        lines += ["", "running"]
+        for cell in report["running"]:
+            owner = Holder(cell["host"], cell["pid"], cell["since"]) if "host" in cell else ""
+            lines.append(f"  {cell['cell']}  {owner}".rstrip())
     if report["failures"]:
         lines += ["", "failed"]
         for failure in report["failures"]:

@@ -1,0 +1,97 @@
+"""Who holds a cell's folder, on this machine and on others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import lease as module
+from harness.lease import LEASE, Leases, holder
+
+
+def test_one_holder_at_a_time_and_nothing_left(tmp_path: Path) -> None:
+    first = Leases().take(tmp_path / "a")
+    assert first is not None
+    assert Leases().take(tmp_path / "a") is None
+    found = holder(tmp_path / "a")
+    assert found is not None
+    assert found.pid == os.getpid()
+    first.release()
+    first.release()
+    assert holder(tmp_path / "a") is None
+    assert not list(tmp_path.rglob(LEASE))
+
+
+def test_a_dead_holder_of_this_machine_is_followed_at_once(tmp_path: Path) -> None:
+    code = "import os, pathlib, sys; from harness.lease import Leases;"
+    code += "held = Leases().take(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert (tmp_path / LEASE).exists()
+    assert holder(tmp_path) is None
+    lease = Leases().take(tmp_path)
+    assert lease is not None
+    lease.release()
+
+
+def of_another_machine(folder: Path) -> Path:
+    path = folder / LEASE
+    path.write_text(json.dumps({"host": "elsewhere", "pid": 1, "since": "2024-01-01T00:00:00+00:00"}))
+    return path
+
+
+def test_another_machines_lease_is_taken_over_when_its_heart_has_stopped(tmp_path: Path) -> None:
+    of_another_machine(tmp_path)
+    leases = Leases(stale=0.2)
+    assert leases.take(tmp_path) is None, "alive until it is seen not to move"
+    time.sleep(0.3)
+    lease = leases.take(tmp_path)
+    assert lease is not None
+    assert json.loads((tmp_path / LEASE).read_text())["host"] == leases.host
+    lease.release()
+
+
+def test_another_machines_lease_that_moves_is_respected_whatever_its_clock_says(tmp_path: Path) -> None:
+    path = of_another_machine(tmp_path)
+    leases = Leases(stale=0.2)
+    for beat in range(3):
+        os.utime(path, (beat, beat))  # decades ago by our clock
+        assert leases.take(tmp_path) is None
+        time.sleep(0.15)
+
+
+def test_status_believes_a_young_lease_of_another_machine(tmp_path: Path) -> None:
+    path = of_another_machine(tmp_path)
+    found = holder(tmp_path)
+    assert found is not None
+    assert found.host == "elsewhere"
+    os.utime(path, (1, 1))
+    assert holder(tmp_path) is None
+
+
+def test_a_lease_is_renewed_when_it_is_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Leases().take(tmp_path)
+    assert lease is not None
+    os.utime(tmp_path / LEASE, (1, 1))
+    lease.renew()
+    assert (tmp_path / LEASE).stat().st_mtime == 1
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.0)
+    lease.renew()
+    assert (tmp_path / LEASE).stat().st_mtime > 1
+    lease.release()
+
+
+def test_a_lease_that_was_removed_under_its_holder_does_not_remove_the_next(tmp_path: Path) -> None:
+    first = Leases().take(tmp_path)
+    assert first is not None
+    (tmp_path / LEASE).unlink()
+    second = Leases().take(tmp_path)
+    assert second is not None
+    first.release()
+    assert (tmp_path / LEASE).exists()
+    second.release()
