@@ -346,3 +346,28 @@ def test_concat_pooling_sees_no_padding(count: int, side: str) -> None:
     assert pool(states, units, "concat_backward").tolist() == [[1, -1, 3, -1, 2, -3]]
     assert pool(states, units, "concat_both").tolist() == [[3, -1, 3, -1, 2, -3]]
     assert pooled_size(2, "concat_both") == 6
+
+
+@pytest.mark.parametrize("name", ["ulmfit", "ulmfit_bi", "ulmfit_wt103", "ulmfit_wt103_bwd"])
+def test_named_configurations_are_whole(name: str) -> None:
+    from harness.encoders.api import encoder_config
+
+    config = encoder_config(name)
+    assert config["name"] == name
+    assert config["about"]["family"] == "ulmfit"
+    assert set(config["about"]) >= {"family", "unit", "objective", "size", "source"}
+    assert set(config["recipe"]) == {"scratch", "frozen", "embedding_init", "slow_embedding", "full"}
+    assert all(r["source"] for r in config["recipe"].values())
+    with pytest.raises(HarnessError, match=r"give encoder\.path=DIR"):
+        harness.load_encoder(name)
+
+
+def test_beside_other_encoders_it_is_pooled_to_words(tmp_path: Path) -> None:
+    folder = make_awd_lstm(tmp_path)
+    member = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder)}
+    joined = harness.load_encoder("concat", cache_dir=tmp_path, members={"one": member, "two": member})
+    joined.restrict(["zebra"])  # type: ignore[operator]
+    single = harness.load_encoder("ulmfit", folder, cache_dir=tmp_path)
+    text = "Ana runs to zebra 왔다"
+    (both,), (alone,) = joined.encode([text]), single.encode([text])
+    assert np.allclose(both, np.concatenate([alone, alone], -1), atol=1e-6)

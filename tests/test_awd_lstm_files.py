@@ -27,7 +27,7 @@ def the_files(folder: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_encoder(tmp_path: Path, kind: str) -> None:
-    """Case U09: with and without '0.', '.module' and '_raw'; of a raw and a dropped matrix the raw one counts."""
+    """Case U09: with and without '0.', '.module' and '_raw'; the raw matrix counts, not the dropped one."""
     encoder = harness.load_encoder("ulmfit", make_awd_lstm(tmp_path / kind, kind), cache_dir=tmp_path)
     lm = tiny_lm()
     for name, tensor in encoder.core.state_dict().items():  # type: ignore[operator, union-attr]

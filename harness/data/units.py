@@ -10,7 +10,8 @@ Invariants, held by the contract tests:
   pad id.
 - every word of a text is *owned* by exactly one window: the one that shows most context around it
   (``word_units`` is -1 in the others). So a word is trained on once and predicted once.
-- ``word_units[w]`` is the first unit of word ``w``; where the tokenizer joined the word to its neighbour it
+- ``word_units[w]`` is the first unit of word ``w`` (of a recurrent encoder the one at which it has read the
+  word, markers such as ``xxmaj`` never); where the tokenizer joined the word to its neighbour it
   is the unit that covers the word's first character; where it deleted the word it is -1 in all windows.
 """
 

@@ -109,7 +109,8 @@ def _bystanders() -> list[Any]:
     names = ["fastcore.foundation.L", "numpy.dtype"]
     names += [f"numpy.{core}.multiarray.scalar" for core in ("core", "_core")]
     names += [f"numpy.dtypes.{kind}DType" for kind in ("Float64", "Float32", "Int64", "Int32", "Bool")]
-    return [(_Nothing, name) for name in names]
+    parts = [name.rpartition(".") for name in names]
+    return [type(tail, (_Nothing,), {"__module__": head, "__qualname__": tail}) for head, _, tail in parts]
 
 
 def _named(found: Mapping[str, Tensor], path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
