@@ -1,0 +1,34 @@
+"""AWD-LSTM units over real text in two scripts: every word has its unit, and the unit lies on the word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_awd_lstm import demo_awd_lstm
+
+from harness.data.text import Text
+from harness.encoders.awd_lstm import load
+from harness.encoders.base import Windowing
+
+FILES = {"wikitext2_small/valid.txt": (0, 0), "korsts/dev.tsv": (5, 1), "sst2/dev.txt": (0, 0)}
+
+
+@pytest.mark.parametrize("name", list(FILES))
+@pytest.mark.parametrize("backwards", [False, True])
+def test_every_word_has_its_unit(shared_data: Path, tmp_path: Path, name: str, backwards: bool) -> None:
+    column, header = FILES[name]
+    lines = (shared_data / "data" / name).read_text(encoding="utf-8").split("\n")[header:400]
+    texts = [Text.from_string(line.split("\t")[column]) for line in lines if line.strip()]
+    encoder = load(name="x", path=demo_awd_lstm(), cache_dir=tmp_path, backwards=backwards)
+    windowing = Windowing(max_units=64, overlap=16)
+    for text, rows in zip(texts, encoder.tokenizer.rows(texts, windowing), strict=True):
+        owned = set()
+        for row in rows:
+            for word, unit in enumerate(row.word_units.tolist()):
+                if unit >= 0:
+                    owned.add(word)
+                    (start, end), (low, high) = row.offsets[unit].tolist(), text.spans[word]
+                    assert start < high, (text.words[word], text.text[start:end])
+                    assert end > low, (text.words[word], text.text[start:end])
+        assert owned == set(range(len(text)))
