@@ -371,3 +371,10 @@ def test_beside_other_encoders_it_is_pooled_to_words(tmp_path: Path) -> None:
     text = "Ana runs to zebra 왔다"
     (both,), (alone,) = joined.encode([text]), single.encode([text])
     assert np.allclose(both, np.concatenate([alone, alone], -1), atol=1e-6)
+
+
+def test_mixed_precision_trains_on_the_cpu() -> None:
+    core = AwdLstm(Sizes(30, 6, 10, 3)).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        core.read(torch.randint(0, 30, (2, 100)), torch.tensor([100, 60]))[-1].sum().backward()
+    assert all(p.grad is not None for p in core.parameters())

@@ -96,7 +96,10 @@ class WeightDropLSTM(nn.LSTM):
         weights = [wide, F.dropout(raw, self.weight_dropout, self.training), *biases]
         if x.is_cuda:
             weights = _in_one_piece(weights)
-        out, h, c = torch._VF.lstm(x, hidden, weights, True, 1, 0.0, self.training, False, True)
+        # the CPU's kernel has no half precision for training: there it stays what the weights are
+        mixed = torch.is_autocast_enabled(x.device.type) and x.device.type != "cpu"
+        with torch.autocast(x.device.type, enabled=mixed):
+            out, h, c = torch._VF.lstm(x, hidden, weights, True, 1, 0.0, self.training, False, True)
         return out, (h, c)
 
 
