@@ -152,7 +152,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     scores = task.score(predicted, splits.test)
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
-    write_predictions(cell.folder, kept)
+    counted = write_predictions(cell.folder, kept, task=task)
     if config["save"]:
         save_trained(cell.folder, assembly)
     train_seconds = fit_seconds - choice.seconds
@@ -167,6 +167,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     record = describe(cell, assembly)
     record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
     record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
+    record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
     return record
 
 
@@ -234,6 +235,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         data=cell.files.get("task", "")[:12],
         parameters=live + cached,
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
+        trained_bytes=sum(p.numel() * p.element_size() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},
         notes=[*splits.notes, *encoding_notes(encoding.report)],
         versions={**versions(), **result_versions(config)},

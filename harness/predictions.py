@@ -5,20 +5,50 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from harness.data.counts import Counts, locate, union
 from harness.data.text import Example
-from harness.task import Prediction
+from harness.task import Counted, Prediction, Task
 
 PREDICTIONS = "predictions.parquet"
+COUNTS, NAMES = "counts", b"counts"
+"""Name of the column of counts; key of the file's metadata that holds their names as JSON."""
+
+Kept = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
 
 
-def write_predictions(
-    folder: Path, splits: Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the record keeps of the counts; see :class:`harness.record.Record`."""
+
+    aggregate: str = ""
+    degenerate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCounts:
+    """Counts of one split as they were written.
+
+    Attributes:
+        ids: of the N examples.
+        counts: theirs.
+        tags: of each example; empty when they were not asked for.
+    """
+
+    ids: list[str]
+    counts: Counts
+    tags: list[list[str]]
+
+
+def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -> Summary:
     """Write ``predictions.parquet`` with columns split, id, gold, prediction (JSON), scores (list of float),
-    extra (JSON), tags (list of text); written under a temporary name, then renamed."""
+    extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.Counted`; null without
+    a task that counts); written under a temporary name, then renamed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -40,19 +70,78 @@ def write_predictions(
         [(k, pa.string()) for k in strings]
         + [("scores", pa.list_(pa.float32())), ("tags", pa.list_(pa.string()))]
     )
+    counted = _counted(splits, task)
+    table = pa.table(columns, schema=schema)
+    if counted:
+        names = union(counted.values())
+        flat = np.concatenate([counts.with_names(names).values for counts in counted.values()])
+        offsets = np.arange(len(flat) + 1, dtype=np.int32) * len(names)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
+        table = table.append_column(COUNTS, lists)
+        table = table.replace_schema_metadata({NAMES: json.dumps(names, ensure_ascii=False)})
     temporary = folder / f".tmp-{PREDICTIONS}"
-    pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+    pq.write_table(table, temporary, compression="zstd")
     with temporary.open("rb") as f:
         os.fsync(f.fileno())
     os.replace(temporary, folder / PREDICTIONS)
+    return _summary(task, counted)
+
+
+def _counted(splits: Kept, task: Task | None) -> dict[str, Counts]:
+    """Counts of each split that has examples."""
+    if not isinstance(task, Counted):
+        return {}
+    return {
+        split: task.counts(predicted, examples) for split, (examples, predicted) in splits.items() if examples
+    }
+
+
+def _summary(task: Task | None, counted: Mapping[str, Counts]) -> Summary:
+    if not isinstance(task, Counted) or not counted:
+        return Summary()
+    test = counted.get("test")
+    degenerate = ""
+    if test is not None:
+        degenerate = locate(task.aggregate).degenerate(test.values.sum(axis=0), test.names)
+    return Summary(task.aggregate, degenerate)
 
 
 def read_predictions(folder: Path, *, split: str = "test") -> list[dict[str, Any]]:
-    """Rows of one split as dicts, JSON columns decoded."""
+    """Rows of one split as dicts, JSON columns decoded, counts left out."""
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(folder / PREDICTIONS, filters=[("split", "=", split)]).to_pylist()
+    known = [c for c in pq.read_schema(folder / PREDICTIONS).names if c != COUNTS]
+    rows = pq.read_table(folder / PREDICTIONS, columns=known, filters=[("split", "=", split)]).to_pylist()
     for row in rows:
         for column in ("gold", "prediction", "extra"):
             row[column] = json.loads(row[column])
     return rows
+
+
+def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> StoredCounts | None:
+    """Ids, counts and, when asked for, tags of one split; None when the file or its counts are not there.
+
+    Only these columns are read. ``OSError`` and pyarrow's ``ArrowInvalid`` (a ValueError) tell of a damaged
+    file.
+    """
+    import pyarrow.parquet as pq
+
+    path = folder / PREDICTIONS
+    if not path.is_file():
+        return None
+    with pq.ParquetFile(path, memory_map=True) as file:
+        metadata = file.schema_arrow.metadata or {}
+        if COUNTS not in file.schema_arrow.names or NAMES not in metadata:
+            return None
+        wanted = ["split", "id", COUNTS, *(["tags"] if tags else [])]
+        table = file.read(columns=wanted, use_threads=False).combine_chunks()
+    names = tuple(json.loads(metadata[NAMES]))
+    kept = np.flatnonzero(np.asarray(table["split"].to_pylist(), dtype=object) == split)
+    flat = table[COUNTS].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    ids = table["id"].to_pylist()
+    found = table["tags"].to_pylist() if tags else []
+    return StoredCounts(
+        [ids[i] for i in kept],
+        Counts(names, flat.reshape(-1, len(names))[kept]),
+        [found[i] or [] for i in kept] if tags else [],
+    )

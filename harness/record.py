@@ -65,6 +65,10 @@ class Record:
         coverage: the tokenizer's report (share of words known, unknown units, texts cut).
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
+        aggregate: dotted path of what makes scores of the counts in ``predictions.parquet``
+            (:class:`harness.data.counts.Aggregate`); empty when there are no counts.
+        degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
+        trained_bytes: size of the trained parameters; 0 in records from before it was kept.
         members: of an ensemble, ``task/encoder/strategy/id/seed-n`` of the cells that it averages.
     """
 
@@ -97,6 +101,9 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
+    aggregate: str = ""
+    degenerate: str = ""
+    trained_bytes: int = 0
     members: list[str] = field(default_factory=list)
     started: str = ""
     finished: str = ""

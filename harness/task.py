@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.data.batch import Batch
+    from harness.data.counts import Counts
     from harness.data.units import Encoded, UnitRow
 
 
@@ -153,5 +154,25 @@ class Averages(Protocol):
 
         Raises:
             HarnessError: the members' predictions do not fit each other.
+        """
+        ...
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """A task whose scores can be recomputed from counts of its examples, as intervals and paired tests need.
+
+    Attributes:
+        aggregate: dotted path of a :class:`harness.data.counts.Aggregate` in a module without torch. Of the
+            counts of all examples it gives the primary metric as :meth:`Task.score` does.
+    """
+
+    aggregate: str
+
+    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
+        """Counts of each example, in their order.
+
+        Raises:
+            HarnessError: an example has no prediction.
         """
         ...

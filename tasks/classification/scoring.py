@@ -38,10 +38,7 @@ def score(
     """
     if not examples:
         raise HarnessError("there are no examples to score")
-    missing = [e.id for e in examples if e.id not in predictions]
-    if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise HarnessError(f"{len(missing)} of {len(examples)} examples have no prediction: {shown}")
+    check_complete(predictions, examples)
     gold = [e.gold for e in examples]
     predicted = [predictions[e.id].value for e in examples]
     table = Counts.of(gold, predicted)
@@ -49,6 +46,14 @@ def score(
     if positive is not None:
         scores["f1"] = table.f1(positive)
     return scores
+
+
+def check_complete(predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> None:
+    """Raises HarnessError where an example has no prediction."""
+    missing = [e.id for e in examples if e.id not in predictions]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise HarnessError(f"{len(missing)} of {len(examples)} examples have no prediction: {shown}")
 
 
 def check_metric(metric: str) -> None:

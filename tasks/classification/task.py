@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.data.counts import Counts
 from harness.data.files import by_role, is_none, locate
 from harness.data.splits import complete
 from harness.data.splits import limit as take
@@ -17,7 +18,7 @@ from harness.data.tables import Reading
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
-from tasks.classification import scoring
+from tasks.classification import counts, scoring
 from tasks.classification.averaging import average_classes
 from tasks.classification.columns import Columns, Labels, Names
 from tasks.classification.reader import Hub, Reader, Row, check_roles
@@ -71,6 +72,7 @@ class TextClassification:
     maximize = True
     truncate = True
     averaging = "the mean of the members' class probabilities"
+    aggregate = "tasks.classification.counts.AGGREGATE"
     max_first: int | None = None
 
     def __init__(
@@ -171,6 +173,12 @@ class TextClassification:
         :class:`harness.task.Averages`."""
         self._check_read()
         return average_classes(members, examples, labels=self.labels)
+
+    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
+        """See :mod:`tasks.classification.counts` and :class:`harness.task.Counted`."""
+        scoring.check_complete(predictions, examples)
+        gold, predicted = [e.gold for e in examples], [predictions[e.id].value for e in examples]
+        return counts.count(gold, predicted, positive=self.positive)
 
     def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""

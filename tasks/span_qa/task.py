@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.data.counts import Counts
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
+from tasks.span_qa import counts
 from tasks.span_qa.averaging import average_spans
 from tasks.span_qa.data import Source, read_splits
 from tasks.span_qa.scoring import UNITS, per_question, summary
@@ -47,6 +49,7 @@ class SpanQA:
     """
 
     maximize = True
+    aggregate = "tasks.span_qa.counts.AGGREGATE"
     averaging = "the mean of the members' probabilities of spans, softmax over those that each kept"
     n_texts = 2
     truncate = False
@@ -170,6 +173,15 @@ class SpanQA:
         """
         values = {k: (v["exact_match"], v["f1"]) for k, v in self.per_example(predictions, examples).items()}
         return summary(values, _golds(examples), unanswerable=self.unanswerable)
+
+    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
+        """See :mod:`tasks.span_qa.counts` and :class:`harness.task.Counted`."""
+        values = self.per_example(predictions, examples)
+        return counts.count(
+            [(values[e.id]["exact_match"], values[e.id]["f1"]) for e in examples],
+            answered=[bool(e.gold["answers"]) or not self.unanswerable for e in examples],
+            empty=[not str(predictions[e.id].value).strip() for e in examples],
+        )
 
     def _without_answer(self, row: UnitRow) -> dict[str, np.ndarray]:
         target = NULL if self.unanswerable or is_joint(row) else IGNORE

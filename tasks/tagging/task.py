@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.data.counts import Counts
 from harness.data.files import by_role
 from harness.data.splits import complete
 from harness.data.splits import limit as take
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
+from tasks.tagging import counts
 from tasks.tagging.averaging import average_labels
 from tasks.tagging.characters import Characters
 from tasks.tagging.columns import Layout, Sentence
@@ -82,6 +84,7 @@ class Tagging:
     n_texts = 1
     truncate = False
     maximize = True
+    aggregate = "tasks.tagging.counts.AGGREGATE"
     averaging = "the mean of the members' label probabilities, word by word"
     max_first: int | None = None
 
@@ -213,6 +216,24 @@ class Tagging:
         Raises:
             HarnessError: an example has no prediction, or one that does not fit its words.
         """
+        gold, predicted = self._label_pairs(predictions, examples)
+        if self.scheme == "none":
+            return score_tokens(gold, predicted)
+        scores = score_spans(gold, predicted, words=[self._surface(e) for e in examples])
+        if self._characters is not None:
+            scores[CHARACTER_METRIC] = macro_f1(gold, predicted)
+        return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
+
+    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
+        """See :mod:`tasks.tagging.counts` and :class:`harness.task.Counted`."""
+        gold, predicted = self._label_pairs(predictions, examples)
+        spans, labels = self.scheme != "none", self._characters is not None
+        return counts.count(gold, predicted, spans=spans, labels=labels)
+
+    def _label_pairs(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """Gold and predicted labels of each example, equally many; see :meth:`score`."""
         missing = [e.id for e in examples if e.id not in predictions]
         if missing:
             raise HarnessError(
@@ -228,12 +249,7 @@ class Tagging:
                 raise HarnessError(
                     f"task {self.name}: example {example.id!r} has {n} {what}, its prediction {len(p)}"
                 )
-        if self.scheme == "none":
-            return score_tokens(gold, predicted)
-        scores = score_spans(gold, predicted, words=[self._surface(e) for e in examples])
-        if self._characters is not None:
-            scores[CHARACTER_METRIC] = macro_f1(gold, predicted)
-        return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
+        return gold, predicted
 
     def _choose_metric(self, sink: Sink) -> None:
         if self.scheme != "none":
