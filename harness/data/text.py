@@ -6,9 +6,9 @@ all speak of the same words. Tagging data bring their own words: :meth:`Text.fro
 encoder's units with words.
 
 The splitter keeps what GloVe's and word2vec's vocabularies keep (hyphenated words, abbreviations with
-periods, English clitics such as *n't* and *'s* on their own) and splits off other punctuation. Combining
-marks stay with their letter, Han characters stand alone, format characters such as a zero-width space
-separate and belong to no word.
+periods, English clitics such as *n't* and *'s* on their own) and splits off other punctuation; before Hangul
+all of it. Combining marks stay with their letter, Han characters stand alone, format characters such as a
+zero-width space separate and belong to no word.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _WORD = regex.compile(
     | {_LETTER}+?(?=(?i:n['’]t)\b) | (?i:n['’]t)\b   # do n't
     | ['’]{_CLITIC}\b                                   # 's
     | \p{{N}}+(?:[.,:/]\p{{N}}+)+%?                       # 1,000.5  10:30
-    | {_LETTER}+(?:(?!['’]{_CLITIC}\b)[-'’·\u00AD\u200C\u200D]{_LETTER}+)*   # well-known, O'Brien
+    # well-known, O'Brien; but 서울-부산 is two words
+    | {_LETTER}+(?:(?!['’]{_CLITIC}\b|[-'’·]\p{{Hangul}})[-'’·\u00AD\u200C\u200D]{_LETTER}+)*
     | \p{{Han}}\p{{M}}*
     | \.{{2,}} | -{{2,}} | `` | ''                      # runs that vocabularies hold as one word
     | (?![\s\p{{Cc}}\p{{Cf}}])\X

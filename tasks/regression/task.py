@@ -1,0 +1,161 @@
+"""Regression: one number for each text, or for each pair of texts (similarity, relatedness). Imports no torch
+until a head is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.data.files import is_none
+from harness.data.splits import complete
+from harness.data.splits import limit as take
+from harness.data.tables import Reading
+from harness.data.text import Example, Text
+from harness.errors import HarnessError, did_you_mean
+from harness.task import Head, HeadInput, Prediction, Splits
+from tasks.classification.columns import Columns, Labels, Names
+from tasks.classification.reader import Hub, Reader, Row
+from tasks.regression import scoring
+
+if TYPE_CHECKING:
+    from harness.data.units import UnitRow
+
+
+class TextRegression:
+    """See :class:`harness.task.Task`.
+
+    Args:
+        name: as in the results path.
+        kind: kind of task.
+        train, dev, test, path, files, hub, text, text_b, id, tags: as in
+            :class:`tasks.classification.task.TextClassification`.
+        label: column of the number; null = guessed.
+        metric: ``pearson``, ``spearman`` or ``mse``.
+        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+        format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
+        allow_empty: keep rows whose text is empty.
+
+    Raises:
+        HarnessError: an unknown metric.
+    """
+
+    truncate = True
+    max_first: int | None = None
+    averaging = "the mean of the members' numbers"
+
+    def __init__(
+        self,
+        *,
+        name: str = "text_regression",
+        kind: str = "text_regression",
+        train: Any = None,
+        dev: Any = None,
+        test: Any = None,
+        path: str | None = None,
+        files: Mapping[str, Any] | None = None,
+        hub: str | Mapping[str, Any] | None = None,
+        text: Names = None,
+        text_b: Names = None,
+        label: Names = None,
+        id: str | None = None,
+        tags: Names = None,
+        metric: str = "pearson",
+        dev_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split_seed: int = 13,
+        format: str | None = None,
+        encoding: str = "auto",
+        quoting: bool | None = None,
+        delimiter: str | None = None,
+        columns: Sequence[str] | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        if metric not in scoring.METRICS:
+            raise HarnessError(f"task.metric={metric}: {did_you_mean(metric, scoring.METRICS)}")
+        self.name, self.kind, self.metric = name, kind, metric
+        self.maximize = metric != "mse"
+        self.n_texts = 2 if text_b else 1
+        self._scale: tuple[float, float] | None = None
+        self._fractions = {"dev": dev_fraction, "test": test_fraction}
+        self._seed, self._no_dev = split_seed, is_none(dev)
+        where = Columns(text, text_b, label, id, tags)
+        self._reader = Reader(
+            where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
+            hub=Hub.of(hub),
+            columns=where,
+            labels=Labels(),
+            how=Reading(format, encoding, quoting, delimiter, columns, where.is_header),
+            allow_empty=allow_empty,
+        )
+
+    def splits(self, *, limit: int | None = None) -> Splits:
+        """Read all data and the scale of all of train; a limit then takes a seeded sample a split.
+
+        Raises:
+            HarnessError: data that cannot be read, a gold value that is no finite number, or a train split
+                whose numbers are all the same.
+        """
+        notes: list[str] = []
+        rows = complete(
+            self._reader.rows(notes),
+            no_dev=self._no_dev,
+            fractions=self._fractions,
+            seed=self._seed,
+            notes=notes,
+        )
+        read = {role: [_number(row) for row in part] for role, part in rows.items()}
+        values = np.array(read["train"])
+        mean, std = float(values.mean()), float(values.std())
+        if std == 0:
+            raise HarnessError(f"train holds the same number {mean:g} everywhere: there is nothing to learn")
+        self._scale = mean, std
+        pairs = {role: list(zip(rows[role], read[role], strict=True)) for role in rows}
+        train, dev, test = (
+            [_example(*pair) for pair in take(pairs[role], limit)] for role in ("train", "dev", "test")
+        )
+        return Splits(train, dev, test, notes=notes, report={"train_mean": mean, "train_std": std})
+
+    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+        """``value``: 0-d, the gold."""
+        return [{"value": np.array(example.gold, dtype=np.float32)} for _ in rows]
+
+    def head(self, spec: HeadInput) -> Head:
+        from tasks.regression.head import RegressionHead
+
+        if self._scale is None:
+            raise RuntimeError("splits() must be called first: it finds the scale")
+        return RegressionHead(spec, mean=self._scale[0], std=self._scale[1])
+
+    def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
+        """See :func:`tasks.regression.scoring.score`."""
+        return scoring.score(predictions, examples)
+
+    def average(
+        self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
+    ) -> dict[str, Prediction]:
+        """The mean of the members' numbers; see :class:`harness.task.Averages`."""
+        out = {}
+        for e in examples:
+            mean = math.fsum(float(member[e.id].value) for member in members) / len(members)
+            out[e.id] = Prediction(mean, (mean,))
+        return out
+
+
+def _number(row: Row) -> float:
+    try:
+        value = float(row.label)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise HarnessError(
+            f"example {row.id!r}: the label {row.label!r} is no finite number; mend or remove the row, or "
+            "name another column with task.label"
+        )
+    return value
+
+
+def _example(row: Row, value: float) -> Example:
+    return Example(row.id, tuple(Text.from_string(t) for t in row.texts), value, row.tags)
