@@ -111,7 +111,8 @@ class SensePairs:
         form = word.word.form(plural) if isinstance(word.word, Noun) else word.word.past
         made = [self._sentence(word, sense, form) for sense in senses]
         tags = ["word:seen" if word in self._train else "word:unseen"]
-        tags.append("sense:rare" if 1 in senses else "sense:frequent")
+        # of the first text only: with either, all pairs of two frequent senses would have one label
+        tags.append("sense:rare" if senses[0] == 1 else "sense:frequent")
         for _, _, marks in made:
             tags += [mark for mark in marks if mark not in tags]
         texts = (text_of(made[0][0]), text_of(made[1][0]))
