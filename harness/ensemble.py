@@ -69,9 +69,8 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     parts = {"dev": splits.dev, "test": splits.test}
     predicted = {split: _average(task, members, split, examples) for split, examples in parts.items()}
     record = _record(members, task, splits)
-    record.dev, record.test = (
-        dict(task.score(predicted[split], parts[split])) if parts[split] else {} for split in SPLITS
-    )
+    scores = {s: task.score(predicted[s], parts[s]) if parts[s] else {} for s in SPLITS}
+    record.dev, record.test = dict(scores["dev"]), dict(scores["test"])
     folder = _folder(members, record)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, _config(members, record))

@@ -39,7 +39,9 @@ def average_spans(
             means[place] = means.get(place, 0.0) + share / len(predictions)
     null = _log(means.pop(NULL, 0.0))
     ranked = sorted(means, key=lambda place: (-means[place], place))[:KEPT]
-    nbest = [{"text": context[a:b], "start": a, "end": b, "score": _log(means[a, b])} for a, b in ranked]
+    nbest: list[dict[str, Any]] = [
+        {"text": context[a:b], "start": a, "end": b, "score": _log(means[a, b])} for a, b in ranked
+    ]
     extra: dict[str, Any] = {"nbest": nbest, "start": None, "end": None}
     margin = null - nbest[0]["score"] if nbest else math.inf
     if unanswerable:

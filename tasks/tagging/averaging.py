@@ -45,9 +45,9 @@ def average_labels(
     for word in range(n):
         if said[:, word].any():
             joined[word] = log_mean(scores[said[:, word], word])
-    heard = said.any(axis=0)
+    heard: np.ndarray = np.asarray(said.any(axis=0))
     best = joined.argmax(axis=1).tolist() if n else []
-    value = [labels[b] if h else fallback for b, h in zip(best, heard.tolist(), strict=True)]
+    value = [labels[b] if h else fallback for b, h in zip(best, list(heard), strict=True)]
     extra: dict[str, Any] = {"shape": [n, len(labels)], "labels": list(labels)}
     if not heard.all():
         extra["no_units"] = np.flatnonzero(~heard).tolist()
