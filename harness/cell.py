@@ -237,7 +237,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
         trained_bytes=sum(p.numel() * p.element_size() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},
-        notes=[*splits.notes, *encoding_notes(encoding.report)],
+        notes=[*splits.notes, *encoding_notes(encoding.report), *thaw_notes(assembly, config["trainer"])],
         versions={**versions(), **result_versions(config)},
         git=git_state(),
     )
@@ -260,6 +260,17 @@ def encoding_notes(report: Mapping[str, float]) -> list[str]:
     if deleted := report.get("words_deleted", 0):
         notes.append(f"{int(deleted)} words have no unit: the encoder's tokenizer deletes them")
     return notes
+
+
+def thaw_notes(assembly: Assembly, trainer: Mapping[str, Any]) -> list[str]:
+    """Which part of the encoder had not thawed by the last epoch that was planned."""
+    strategy = assembly.model.strategy
+    if strategy.thaw is None:
+        return []
+    groups = [name for name, _ in assembly.model.encoder.layer_groups()]
+    held = groups[: len(groups) - strategy.thawed(len(groups), epoch=trainer["epochs"] - 1)]
+    said = f"in {trainer['epochs']} epochs {', '.join(held)} never thawed; trainer.epochs says how many"
+    return [said] if held else []
 
 
 def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:

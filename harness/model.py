@@ -19,7 +19,7 @@ from harness.encoders.base import Encoder
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.features.features import Layers, pick_layers
-from harness.optim import Rates, check_partition, parameter_groups, rate_factor
+from harness.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen
 from harness.strategies.base import Strategy
 from harness.task import Prediction
 
@@ -127,6 +127,12 @@ class TransferModel(pl.LightningModule):
         self.train_loss.update(total / max(1, items), items)
 
     def _finish_step(self, optimizer: Any, *, scale: float) -> None:
+        names = [g["name"] for g in optimizer.param_groups]
+        held = still_frozen(names, strategy=self.strategy, epoch=self.current_epoch)
+        for group in (g for g in optimizer.param_groups if g["name"] in held):
+            for parameter in group["params"]:
+                # neither the norm nor Adam's moments shall see it; requires_grad stays, for DDP's sake
+                parameter.grad = None
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             scaler.unscale_(optimizer.optimizer)

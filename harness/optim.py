@@ -12,6 +12,10 @@ from torch import nn
 from harness.encoders.base import Encoder
 from harness.strategies.base import Strategy
 
+CARRIED, NO_DECAY = "encoder.", ".no_decay"
+SLANT_RATIO = 32
+"""How much smaller the lowest rate of a slanted triangle is than the highest (Howard & Ruder 2018)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -40,7 +44,7 @@ def parameter_groups(
         groups = encoder.layer_groups()
         for depth, (name, parameters) in enumerate(groups):
             below_top = len(groups) - 1 - depth
-            named.append((f"encoder.{name}", carried_rate(strategy, rates.lr, below_top), parameters))
+            named.append((f"{CARRIED}{name}", carried_rate(strategy, rates.lr, below_top), parameters))
     seen = {id(p) for _, _, ps in named for p in ps}
     others = unique(p for module in rest for p in module.parameters() if id(p) not in seen)
     named.append(("task", rates.lr, others))
@@ -61,7 +65,7 @@ def _split_decay(
     # biases and the scales of norms are the parameters with fewer than two axes, whatever their name
     decayed = [p for p in trainable if p.ndim >= 2]
     spared = [p for p in trainable if p.ndim < 2]
-    parts = ((name, decayed, weight_decay), (f"{name}.no_decay", spared, 0.0))
+    parts = ((name, decayed, weight_decay), (f"{name}{NO_DECAY}", spared, 0.0))
     return [{"name": n, "params": ps, "lr": lr, "weight_decay": wd} for n, ps, wd in parts if ps]
 
 
@@ -82,6 +86,20 @@ def check_partition(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
         raise AssertionError(f"groups: twice {twice}, missing {missing}, not trainable {extra}")
 
 
+def still_frozen(names: Sequence[str], *, strategy: Strategy, epoch: int) -> set[str]:
+    """Names of the optimizer groups that do not move in ``epoch`` (from 0).
+
+    Args:
+        names: of all groups, as :func:`parameter_groups` gives them: bottom layer first.
+        strategy: says what thaws when.
+        epoch: of training.
+    """
+    layers = list(dict.fromkeys(n.removesuffix(NO_DECAY) for n in names if n.startswith(CARRIED)))
+    moving = strategy.thawed(len(layers), epoch=epoch)
+    held = set(layers[: len(layers) - moving])
+    return {n for n in names if n.removesuffix(NO_DECAY) in held}
+
+
 def total_steps(examples: int, batch_size: int, epochs: int) -> int:
     """Optimiser steps of a run; a last batch that is not full is a step."""
     return math.ceil(examples / batch_size) * epochs
@@ -89,8 +107,16 @@ def total_steps(examples: int, batch_size: int, epochs: int) -> int:
 
 def rate_factor(step: int, *, name: str, total: int, warmup: float) -> float:
     """Factor of the rate at ``step`` (from 0): linear warm-up over ``floor(warmup * total)`` steps, then
-    ``constant``, ``linear`` to 0 after the last step, or ``cosine`` (half a wave) to 0."""
+    ``constant``, ``linear`` to 0 after the last step, or ``cosine`` (half a wave) to 0; or ``slanted``.
+
+    The slanted triangle (Howard & Ruder 2018, equation 3) rises from 1/32 in its first ``warmup * total``
+    steps, one at least, and falls back to 1/32 over all others.
+    """
     first = math.floor(warmup * total)
+    if name == "slanted":
+        cut = max(1, first)
+        p = step / cut if step < cut else (total - step) / max(1, total - cut)
+        return (1 + min(1.0, max(0.0, p)) * (SLANT_RATIO - 1)) / SLANT_RATIO
     if step < first:
         return step / first
     left = (total - step) / max(1, total - first)

@@ -25,6 +25,7 @@ from harness.task import Splits
 RECIPE = {
     "lr": "optimizer",
     "weight_decay": "optimizer",
+    "betas": "optimizer",
     "epochs": "trainer",
     "batch_size": "trainer",
     "dropout": "trainer",
@@ -32,8 +33,8 @@ RECIPE = {
     "warmup": "schedule",
 }
 FALLBACK = {
-    "lr": 1e-3, "weight_decay": 0.0, "epochs": 10, "batch_size": 32, "dropout": 0.1, "patience": None,
-    "warmup": 0.0, "schedule": "constant",
+    "lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "epochs": 10, "batch_size": 32, "dropout": 0.1,
+    "patience": None, "warmup": 0.0, "schedule": "constant",
 }  # fmt: skip
 
 
@@ -142,6 +143,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     strategy = Strategy.from_config(out["strategy"])
     rates = {k: getattr(strategy, k) for k in ("lr", "relative_lr", "layer_decay")}
     out["strategy"] |= rates  # as numbers, a factor of one left out
+    if out["strategy"].pop("thaw", None) is not None and strategy.thaw is not None:
+        out["strategy"]["thaw"] = strategy.thaw
     recipe = _recipe(out["encoder"], out["strategy"])
     for key, section in RECIPE.items():
         # patience: null is an answer (never stop early)

@@ -105,7 +105,7 @@ def mix(key: str, value: Any) -> dict[str, Any]:
 
 _count = number(low=1, whole=True)
 _rate = number(low=0)
-SCHEDULES = ("constant", "linear", "cosine")
+SCHEDULES = ("constant", "linear", "cosine", "slanted")
 SECTIONS: dict[str, dict[str, Check]] = {
     "": {
         "seed": number(low=0, high=2**32 - 1, whole=True),
@@ -124,7 +124,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "name": choice("adamw"),
         "lr": optional(_rate),
         "weight_decay": optional(_rate),
-        "betas": _betas,
+        "betas": optional(_betas),
         "eps": number(low=0),
         "max_grad_norm": optional(number(low=1e-12)),
     },

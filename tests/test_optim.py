@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from harness.errors import HarnessError
-from harness.optim import Rates, check_partition, parameter_groups, rate_factor, total_steps
+from harness.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen, total_steps
 from harness.strategies.base import Strategy
 
 RATES = Rates(lr=1e-3, weight_decay=0.01)
@@ -142,3 +142,60 @@ def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, war
 def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
     with pytest.raises(HarnessError, match=word):
         Strategy.from_config({"name": "x", **bad})
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [
+        (0, 0.0003125), (1, 0.00128125), (5, 0.00515625), (9, 0.00903125), (10, 0.01), (11, 0.009892361),
+        (55, 0.00515625), (99, 0.000420139),
+    ],
+)  # fmt: skip
+def test_u01_the_slanted_triangle_is_the_papers(step: int, rate: float) -> None:
+    assert 0.01 * rate_factor(step, name="slanted", total=100, warmup=0.1) == pytest.approx(rate, abs=1e-9)
+
+
+@pytest.mark.parametrize("total", [1, 2, 8, 15, 19])
+def test_u02_a_slanted_triangle_of_few_steps_stays_in_its_bounds(total: int) -> None:
+    rates = [0.01 * rate_factor(t, name="slanted", total=total, warmup=0.1) for t in range(total)]
+    assert all(0.01 / 32 - 1e-12 <= rate <= 0.01 for rate in rates)
+    assert rates[0] == pytest.approx(0.0003125)
+    if total > 1:
+        assert rates[1] == pytest.approx(0.01)
+
+
+def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
+    layers = ["emb", "rnn0", "rnn1", "rnn2"]
+    names = [n for layer in layers for n in (f"encoder.{layer}", f"encoder.{layer}.no_decay")]
+    names += ["task", "task.no_decay"]
+    strategy = Strategy.from_config({"name": "u", "carry": "encoder", "thaw": "gradual"})
+    moving = [
+        [n for n in names if n not in still_frozen(names, strategy=strategy, epoch=e) and "no_" not in n]
+        for e in range(7)
+    ]
+    top_down = ["task", "encoder.rnn2", "encoder.rnn1", "encoder.rnn0", "encoder.emb"]
+    assert [set(m) for m in moving] == [set(top_down[: min(5, e + 1)]) for e in range(7)]
+    both = still_frozen(names, strategy=strategy, epoch=1)
+    assert {n.removesuffix(".no_decay") for n in both} == {f"encoder.{x}" for x in layers[:3]}
+    assert len(both) == 6
+
+
+def test_after_a_number_of_epochs_everything_thaws() -> None:
+    names = ["encoder.a", "encoder.b", "task"]
+    strategy = Strategy.from_config({"name": "lp_ft", "carry": "encoder", "thaw": 2})
+    held = [still_frozen(names, strategy=strategy, epoch=e) for e in range(4)]
+    assert held == [{"encoder.a", "encoder.b"}, {"encoder.a", "encoder.b"}, set(), set()]
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        ({"carry": "encoder", "thaw": "slowly"}, "gradual or a number"),
+        ({"carry": "encoder", "thaw": 1.5}, "gradual or a number"),
+        ({"carry": "encoder", "lr": 0, "thaw": "gradual"}, "nothing here ever thaws"),
+        ({"carry": "nothing", "thaw": 1}, "nothing here ever thaws"),
+    ],
+)
+def test_thaw_is_refused_where_it_says_nothing(config: dict[str, object], word: str) -> None:
+    with pytest.raises(HarnessError, match=word):
+        Strategy.from_config({"name": "s", **config})

@@ -6,6 +6,9 @@
 ``lr``                  learning rate of what was carried: None = as the rest, 0 = frozen, else absolute
 ``relative_lr``         the same as a factor of the rest's rate; excludes ``lr``
 ``layer_decay``         factor of the rate for each layer downwards from the top; None = 1
+``thaw``                when what was carried starts to move: None = at once; ``gradual`` = one layer group
+                        an epoch, top first, after one epoch of the task's part alone (Howard & Ruder 2018,
+                        section 3.3); a number = all of it after so many epochs (Kumar et al. 2022)
 ======================  ==================================================================================
 """
 
@@ -18,6 +21,7 @@ from typing import Any
 from harness.errors import HarnessError, did_you_mean
 from harness.settings import number, optional
 
+GRADUAL = "gradual"
 CARRY = ("nothing", "embeddings", "encoder")
 
 
@@ -30,6 +34,7 @@ class Strategy:
     lr: float | None = None
     relative_lr: float | None = None
     layer_decay: float | None = None
+    thaw: str | int | None = None
 
     def __post_init__(self) -> None:
         if str(self.carry) not in CARRY:
@@ -38,6 +43,8 @@ class Strategy:
             raise HarnessError("strategy.lr and strategy.relative_lr exclude each other: give one of them")
         if self.carry == "nothing" and (self.lr is not None or self.relative_lr is not None):
             raise HarnessError("strategy.carry=nothing has no carried part: leave lr and relative_lr out")
+        if self.thaw is not None and (self.carry == "nothing" or self.frozen):
+            raise HarnessError(f"strategy.thaw={self.thaw}: nothing here ever thaws; leave it out")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Strategy:
@@ -53,6 +60,7 @@ class Strategy:
             ("layer_decay", optional(number(low=1e-6, high=1))),
         ):
             given[key] = check(f"strategy.{key}", given.get(key))
+        given["thaw"] = _thaw(given.get("thaw"))
         # a factor of one is no factor
         for key in ("relative_lr", "layer_decay"):
             given[key] = None if given[key] == 1 else given[key]
@@ -67,3 +75,25 @@ class Strategy:
     def features(self) -> bool:
         """The encoder serves as features or as a table under a task network (not fine-tuned as a whole)."""
         return self.carry == "embeddings" or self.frozen
+
+    def thawed(self, groups: int, *, epoch: int) -> int:
+        """How many of ``groups`` layer groups move in ``epoch`` (from 0), counted from the top: a pure
+        function, so that a run that is taken up again needs no memory of it."""
+        if self.thaw is None:
+            return groups
+        if self.thaw == GRADUAL:
+            return min(groups, epoch)
+        return groups if epoch >= int(self.thaw) else 0
+
+
+def _thaw(value: object) -> str | int | None:
+    if value in (None, 0, "0"):
+        return None
+    if value == GRADUAL:
+        return GRADUAL
+    try:
+        return int(number(low=1, whole=True)("strategy.thaw", value))
+    except HarnessError:
+        raise HarnessError(
+            f"strategy.thaw={value!r}: null, {GRADUAL} or a number of epochs is wanted"
+        ) from None

@@ -1,0 +1,104 @@
+"""Training that thaws: what moves in which epoch, in real cells."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from cells import make_cell
+
+from harness.assemble import Assembly, assemble
+from harness.cell import fit, make_trainer, run_cell
+
+QUICK = ["limit=16", "trainer.batch_size=8", "trainer.threads=1", "task=demo_topic", "trainer.patience=null"]
+
+
+class Watch(pl.Callback):
+    """Which optimizer groups moved in each epoch, and which have Adam's moments after it."""
+
+    def __init__(self) -> None:
+        self.moved: list[set[str]] = []
+        self.known: list[set[str]] = []
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        groups = trainer.optimizers[0].param_groups
+        self.before = {g["name"]: [p.detach().clone() for p in g["params"]] for g in groups}
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        optimizer = trainer.optimizers[0]
+        moved, known = set(), set()
+        for group in optimizer.param_groups:
+            pairs = zip(self.before[group["name"]], group["params"], strict=True)
+            name = group["name"].removesuffix(".no_decay")
+            if any(not torch.equal(a, b) for a, b in pairs):
+                moved.add(name)
+            if any(optimizer.state.get(p) for p in group["params"]):
+                known.add(name)
+        self.moved.append(moved)
+        self.known.append(known)
+
+
+def trained(folder: Path, *overrides: str) -> tuple[Assembly, Watch, pl.Trainer]:
+    cell = make_cell(folder, *QUICK, *overrides)
+    assert cell.skip is None
+    pl.seed_everything(0, verbose=False)
+    assembly = assemble(cell, lambda event: None)
+    watch = Watch()
+    trainer = make_trainer(cell, assembly, [watch])
+    fit(trainer, assembly)
+    return assembly, watch, trainer
+
+
+def test_one_layer_group_an_epoch_top_first(tmp_path: Path) -> None:
+    assembly, watch, trainer = trained(
+        tmp_path, "encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=5", "optimizer.lr=1e-2"
+    )
+    order = ["task", *(f"encoder.{name}" for name, _ in reversed(assembly.encoding.encoder.layer_groups()))]
+    assert len(order) >= 3
+    assert watch.moved == [set(order[: e + 1]) for e in range(5)]
+    assert watch.known == watch.moved, "no moments before it thaws"
+    assert all(p.requires_grad for p in assembly.model.parameters())
+    rates = {g["name"]: g["initial_lr"] for g in trainer.optimizers[0].param_groups}
+    for above, below in itertools.pairwise(order):
+        assert rates[below] == pytest.approx(rates[above] / 2.6)
+
+
+def test_lp_ft_moves_everything_after_the_tasks_part_alone(tmp_path: Path) -> None:
+    _, watch, _ = trained(
+        tmp_path, "encoder=demo_gpt", "strategy=lp_ft", "trainer.epochs=3", "strategy.thaw=2"
+    )
+    assert watch.moved[:2] == [{"task"}, {"task"}]
+    assert len(watch.moved[2]) > 2
+
+
+def test_u07_a_run_that_thaws_can_be_taken_up_again(tmp_path: Path) -> None:
+    whole = ["encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=3", "optimizer.lr=1e-2"]
+    stopped, _, trainer = trained(tmp_path / "a", *whole)
+    state = trainer.optimizers[0].state_dict()
+    cell = make_cell(tmp_path / "b", *QUICK, *whole)
+    fresh = assemble(cell, lambda event: None).model
+    optimizers, _ = fresh.configure_optimizers()
+    optimizers[0].load_state_dict(state)
+    loaded: dict[str, Any] = optimizers[0].state_dict()
+    assert [g["name"] for g in loaded["param_groups"]] == [g["name"] for g in state["param_groups"]]
+    assert loaded["state"].keys() == state["state"].keys()
+    for key, moments in state["state"].items():
+        assert torch.equal(loaded["state"][key]["exp_avg"], moments["exp_avg"])
+    assert stopped.model.strategy.thaw == "gradual"
+
+
+def test_tables_have_nothing_to_thaw(tmp_path: Path) -> None:
+    for strategy in ("ulmfit", "lp_ft"):
+        cell = make_cell(tmp_path, *QUICK, "encoder=demo_static", f"strategy={strategy}")
+        assert cell.skip is not None
+        assert "embedding_init" in cell.skip
+
+
+def test_a_record_says_which_layers_never_moved(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, *QUICK, "encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=2")
+    notes = run_cell(cell).notes
+    assert any("never thawed" in note for note in notes), notes
