@@ -197,7 +197,11 @@ def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.Cap
 def test_different_metrics_sizes_and_versions_are_not_mixed_silently(tmp_path: Path) -> None:
     other = record(cell="b", metric="f1", test={"f1": 0.3}, dev={"f1": 0.3}, n_test=10)
     version = record(cell="c", n_test=11, versions={"result.task": "2"})
-    board = make_board([record(versions={"result.task": "1"}), other, version])
+    records = [record(versions={"result.task": "1"}), other, version]
+    apart = make_board(records)
+    assert [(t.metric, len(t.rows)) for t in apart.tables] == [("f1", 1), ("accuracy", 1), ("accuracy", 1)]
+    assert apart.tables[1].title.endswith("| test examples 10 | result.task 1")
+    board = make_board(records, mix=True)
     assert [(t.metric, len(t.rows)) for t in board.tables] == [("accuracy", 2), ("f1", 1)]
     notes = "\n".join(board.tables[0].notes)
     assert "different metrics (accuracy, f1)" in notes
@@ -296,13 +300,16 @@ def test_several_data_sets_under_one_name_are_told_apart() -> None:
         record(0.7, cell="b", data="00ff00ff0000", dev=0.9),
         record(0.6, cell="c", encoder="old"),
     ]
-    (table,) = make_board(records).tables
+    assert {t.title.partition(" | data ")[2] for t in make_board(records).tables} == {
+        "", "ab12cd34ffff", "00ff00ff0000",
+    }  # fmt: skip
+    (table,) = make_board(records, mix=True).tables
     assert [row.labels["variant"] for row in table.rows] == ["data=00ff00ff", "", "data=ab12cd34"]
     assert table.notes == [
         "warning: task t holds results of 2 different data sets: give each its own task.name"
     ]
-    assert len(make_board(records, select=True).tables[0].rows) == 3
-    assert make_board([records[0], records[2]]).tables[0].notes == []
+    assert len(make_board(records, select=True, mix=True).tables[0].rows) == 3
+    assert make_board([records[0], records[2]], mix=True).tables[0].notes == []
 
 
 def test_tasks_can_be_chosen_or_given_by_their_folder(
@@ -331,7 +338,7 @@ def test_csv_and_json_hold_whole_counts_and_short_numbers(rows: Rows) -> None:
 def test_help_promises_no_statistics_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "no intervals and no paired tests yet" in " ".join(capsys.readouterr().out.split())
+    assert "an interval of 95 % over seeds and examples" in " ".join(capsys.readouterr().out.split())
 
 
 def test_group_by_an_unknown_field_names_a_near_one(tmp_path: Path) -> None:
@@ -402,7 +409,7 @@ def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
 def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "r", record())
     output = tmp_path / "b.xlsx"
-    with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.txt, not \.xlsx"):
+    with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.tex, \.txt, not \.xlsx"):
         main([str(tmp_path / "r"), "--output", str(output)])
     assert not output.exists()
     assert main([str(tmp_path / "r"), "--output", str(output), "--format", "csv"]) == 0

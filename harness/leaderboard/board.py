@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.configs import Configs
+from harness.leaderboard.parts import split
 from harness.leaderboard.rows import (
     Row,
     by_fields,
@@ -30,6 +31,7 @@ class Table:
 
     Attributes:
         notes: what must be known before these rows are compared.
+        part: what sets the records apart from others of the task, such as the data's fingerprint.
     """
 
     task: str
@@ -38,12 +40,14 @@ class Table:
     rows: list[Row]
     partial: bool = False
     notes: list[str] = field(default_factory=list)
+    part: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         better = "" if not self.metric else ", higher is better" if self.maximize else ", lower is better"
         what = f" | test {self.metric}{better}" if self.metric else ""
-        return f"{PARTIAL + ': ' if self.partial else ''}{self.task}{what}"
+        apart = "".join(f" | {key} {value}" for key, value in self.part.items())
+        return f"{PARTIAL + ': ' if self.partial else ''}{self.task}{what}{apart}"
 
 
 @dataclass(slots=True)
@@ -126,6 +130,7 @@ def make_board(
     select: bool = False,
     group_by: Sequence[str] = (),
     configs: Configs | None = None,
+    mix: bool = False,
 ) -> Board:
     """Turn records into a board.
 
@@ -136,6 +141,7 @@ def make_board(
         select: keep of each task, encoder and strategy the variant that is best on dev.
         group_by: group by these fields and settings instead of by variant.
         configs: where the settings are found that neither record nor variant holds.
+        mix: put records of different data, test sizes and result versions of a task into one table.
 
     Raises:
         HarnessError: nothing that is shown has one of the fields in ``group_by``.
@@ -146,14 +152,20 @@ def make_board(
     shown = [*whole, *left] if partial else whole
     check_fields(shown or left, group_by, configs)
 
-    def rows_of(some: Sequence[Record]) -> list[Row]:
-        rows = by_fields(some, group_by, configs=configs) if group_by else by_variant(some)
-        return select_on_dev(rows) if select else rows
+    def tables_of(some: Sequence[Record], *, partial: bool) -> list[Table]:
+        out = []
+        for part, members in [({}, list(some))] if mix else split(some):
+            rows = by_fields(members, group_by, configs=configs) if group_by else by_variant(members)
+            found = _tables(select_on_dev(rows) if select else rows, partial=partial)
+            for table in found:
+                table.part = dict(part)
+            out += found
+        return sorted(out, key=lambda t: t.task)
 
-    tables = _tables(rows_of(whole), partial=False)
+    tables = tables_of(whole, partial=False)
     notes = []
     if partial:
-        tables += _tables(rows_of(left), partial=True)
+        tables += tables_of(left, partial=True)
     elif left:
         notes.append(
             f"{_count(len(left), 'partial record')} (run with a limit) left out; --partial shows them"
@@ -213,6 +225,11 @@ def _warnings(table: Table, metrics: Sequence[tuple[str, bool]]) -> list[str]:
     hosts = {r.costs.host for r in done}
     if len(hosts) > 1:
         out.append(f"note: run on {len(hosts)} hosts: seconds are not comparable between rows")
+    collapsed = sum(row.degenerate for row in table.rows)
+    if collapsed:
+        out.append(
+            f"warning: {_count(collapsed, 'seed')} predict the same for everything; they count in the means"
+        )
     over = pooled(table.rows)
     if over and over != ["seeds"]:
         out.append(f"note: ± over {', '.join(over)}: a row pools what it does not name")
@@ -276,6 +293,13 @@ def _plain(row: Row, table: Table) -> dict[str, Any]:
         "n": len(row.scores),
         "dev": _six(row.dev),
         "tried": row.tried,
+        "ci_low": _six(row.ci[0]) if row.ci else None,
+        "ci_high": _six(row.ci[1]) if row.ci else None,
+        "ci_kind": row.ci_kind or row.no_interval or None,
+        "tied": row.tied,
+        "error_reduction": _six(row.error_reduction),
+        "p_baseline": _six(row.p_baseline),
+        "degenerate": row.degenerate,
         "complete": len(row.complete),
         "diverged": row.diverged,
         "failed": row.failed,
@@ -285,6 +309,8 @@ def _plain(row: Row, table: Table) -> dict[str, Any]:
         "trained_parameters": _whole(row.average(lambda r: r.trained_parameters)),
         "host": next(iter(row.hosts), None) if one_host else None,
         "n_test": shared("n_test"),
+        "n_train": shared("n_train"),
+        "part": "; ".join(f"{k} {v}" for k, v in table.part.items()) or None,
         "partial": table.partial,
         "reason": _reason(row),
     }

@@ -1,4 +1,4 @@
-"""``harness leaderboard DIR``: the table of a results folder."""
+"""``harness leaderboard DIR``: the table of a results folder, and what it is worth."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 
 from harness.errors import HarnessError
-from harness.leaderboard import board, render
+from harness.leaderboard import aggregates, board, cost, facts, latex, render
+from harness.leaderboard.statistics import Samples, add_baseline, add_intervals, mark_ties
+from harness.leaderboard.views import View
 from harness.record import write_atomic
 
-FORMATS = ("terminal", "md", "csv", "json")
-BY_SUFFIX = {".md": "md", ".csv": "csv", ".json": "json", ".txt": "terminal", "": "terminal"}
+FORMATS = ("terminal", "md", "csv", "json", "latex")
+BY_SUFFIX = {".md": "md", ".csv": "csv", ".json": "json", ".tex": "latex", ".txt": "terminal", "": "terminal"}
+SHOWN = 50
+"""Rows of a table that get an interval when nothing is said: each takes files to be read."""
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +25,10 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if options.select and options.group_by:
         raise HarnessError("--select and --group-by exclude each other: selecting works on variants")
+    if options.intervals < 0:
+        raise HarnessError(f"--intervals {options.intervals}: a number of rows is wanted, 0 for none")
     form = options.format or _by_suffix(options.output or "")
+    budget = cost.parse_budget(options.budget) if options.budget else None
     found = board.read(Path(options.dir).expanduser(), tasks=options.task or ())
     fields = [name for group in options.group_by or () for name in group.split(",") if name]
     made = board.make_board(
@@ -31,12 +38,74 @@ def main(argv: list[str]) -> int:
         select=bool(options.select),
         group_by=fields,
         configs=found.configs,
+        mix=options.mix,
     )
-    _put(_rendered(made, form=form, to_file=bool(options.output)), options.output)
+    samples = Samples(found.configs)
+    _add_statistics(made, samples, options)
+    views = _views(made, samples, options, budget)
+    _put(_rendered(made, views, form=form, to_file=bool(options.output)), options.output)
     if form in ("csv", "json"):
-        for line in render.remarks(made):
+        notes = [f"{view.title}: {note}" for view in views for note in view.notes]
+        for line in [*render.remarks(made), *map(render.clean, notes)]:
             print(line, file=sys.stderr)
     return 0
+
+
+def _add_statistics(made: board.Board, samples: Samples, options: argparse.Namespace) -> None:
+    if options.baseline:
+        facts.find_somewhere(made, [options.baseline], option="--baseline")
+    for table in made.tables:
+        add_intervals(table.rows, samples, most=options.intervals)
+        mark_ties(table.rows, samples, most=options.intervals)
+        if options.baseline:
+            row = facts.find(table, options.baseline)
+            if row is None:
+                table.notes.append(f"note: no row {options.baseline} here to compare with")
+            else:
+                add_baseline(table.rows, row, samples)
+                table.notes.append(
+                    f"note: less error: relative error reduction against {row.name}; p: paired test, Holm-adjusted"
+                )
+        table.notes += _about_intervals(table, most=options.intervals)
+
+
+def _about_intervals(table: board.Table, *, most: int) -> list[str]:
+    """How to read the intervals of this table, and why rows have none."""
+    scored = [row for row in table.rows if row.mean is not None]
+    out = []
+    if any(row.ci_kind == "examples only" for row in scored):
+        out.append("note: * one seed: the interval is over examples only, the spread of seeds is not in it")
+    if any(row.tied for row in scored[1:]):
+        out.append("note: tied: a paired test (0.05, Holm) cannot tell these rows from the best")
+    reasons: dict[str, int] = {}
+    for row in scored[:most]:
+        if row.no_interval:
+            reasons[row.no_interval] = reasons.get(row.no_interval, 0) + 1
+    out += [f"note: {n} of {len(scored)} rows without an interval: {why}" for why, n in reasons.items()]
+    if 0 < most < len(scored):
+        out.append(f"note: intervals for the best {most} of {len(scored)} rows; --intervals N for more")
+    return out
+
+
+def _views(
+    made: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
+) -> list[View]:
+    views: list[View] = []
+    if options.compare:
+        if len(options.compare) < 2:
+            raise HarnessError(f"--compare {options.compare[0]}: takes at least two rows")
+        views += facts.comparisons(made, options.compare, samples, pair_seeds=options.pair_seeds)
+    if options.across:
+        views.append(aggregates.across(made, samples))
+    if options.by_slice:
+        views += facts.slices(made, samples, most=options.intervals or SHOWN)
+    if options.cost:
+        views += cost.check_costs(made)
+    if options.curve:
+        views += facts.curves(made)
+    if budget is not None:
+        views.append(cost.recommend(made, budget, samples))
+    return views
 
 
 def _by_suffix(output: str) -> str:
@@ -49,13 +118,22 @@ def _by_suffix(output: str) -> str:
     return BY_SUFFIX[suffix.lower()]
 
 
-def _rendered(made: board.Board, *, form: str, to_file: bool) -> str:
-    if form == "md":
-        return render.markdown(made)
-    if form == "csv":
-        return render.comma_separated(made)
-    if form == "json":
-        return render.as_json(made)
+def _rendered(made: board.Board, views: list[View], *, form: str, to_file: bool) -> str:
+    if views:
+        if form == "csv" and len({view.name for view in views}) > 1:
+            raise HarnessError("--format csv holds one kind of table: ask for one view, or for json")
+        if form == "json":
+            return render.views_as_json(views, made)
+        by_form = {"csv": render.views_as_csv, "latex": latex.latex_views}
+        return by_form[form](views) if form in by_form else render.views_as_text(views, form=form)
+    if form in ("md", "csv", "json", "latex"):
+        whole = {
+            "md": render.markdown,
+            "csv": render.comma_separated,
+            "json": render.as_json,
+            "latex": latex.latex,
+        }
+        return whole[form](made)
     if to_file or not sys.stdout.isatty():
         return render.plain(made)
     return render.terminal(made, width=shutil.get_terminal_size().columns, color="NO_COLOR" not in os.environ)
@@ -76,9 +154,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="harness leaderboard",
         description="One row a variant (task, encoder, strategy, settings): mean, sample deviation, range "
-        "and number of its seeds on test. There are no intervals and no paired tests yet: whether two rows "
-        "differ by more than chance is not said.",
-        epilog="Examples: harness leaderboard results --select dev;"
+        "and number of its seeds on test, an interval of 95 % over seeds and examples, and which rows a paired "
+        "test cannot tell from the best.",
+        epilog="ROW is encoder/strategy, with the variant behind it where there are several, or the start of a cell's "
+        "id. Examples: harness leaderboard results --select dev;"
+        " harness leaderboard results --compare glove/frozen bert/full;"
         " harness leaderboard results --group-by encoder optimizer.lr --format md",
     )
     parser.add_argument(
@@ -96,5 +176,41 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--task", nargs="+", action="extend", metavar="NAME", help="show these tasks alone")
     parser.add_argument("--partial", action="store_true", help="show records of runs with a limit, too")
+    parser.add_argument(
+        "--mix", action="store_true", help="put other data and other result versions of a task into one table"
+    )
+    parser.add_argument(
+        "--intervals",
+        type=int,
+        default=SHOWN,
+        metavar="N",
+        help=f"for the best N rows a table (default: {SHOWN})",
+    )
+    _add_views(parser)
     parser.add_argument("--output", metavar="FILE", help="write to a file instead of the screen")
     return parser
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--baseline", metavar="ROW", help="relative error reduction against this row, with a paired test"
+    )
+    parser.add_argument("--compare", nargs="+", metavar="ROW", help="paired tests of all pairs of these rows")
+    parser.add_argument(
+        "--pair-seeds",
+        action="store_true",
+        help="with --compare: pair equal seeds rather than take them as independent draws",
+    )
+    parser.add_argument(
+        "--across", action="store_true", help="means, average ranks, Friedman's test over tasks"
+    )
+    parser.add_argument("--by-slice", action="store_true", help="scores on the examples of each tag")
+    parser.add_argument(
+        "--cost", action="store_true", help="seconds, memory, parameters, storage; Pareto fronts"
+    )
+    parser.add_argument("--curve", action="store_true", help="scores over the size of the training set")
+    parser.add_argument(
+        "--budget",
+        metavar="COST=MOST,...",
+        help="what to take within a budget, such as train_seconds=60,storage_mb=10",
+    )

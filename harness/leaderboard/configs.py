@@ -38,6 +38,10 @@ class Configs:
             return UNSET
         return value["name"] if isinstance(value, Mapping) and "name" in value else value
 
+    def folder(self, record: Record) -> Path | None:
+        """Where the record was read from."""
+        return self._filed.get(id(record), (record, None))[1]
+
     def keys(self, *, most: int = 50) -> list[str]:
         """Dotted keys of some cells, at most ``most`` of them spread over all: what a hint is made of."""
         filed = [record for record, _ in self._filed.values()]

@@ -11,6 +11,8 @@ from typing import Any
 
 from harness.leaderboard.board import Board, Table, as_rows
 from harness.leaderboard.rows import Row
+from harness.leaderboard.statistics import BOTH, EXAMPLES_ONLY
+from harness.leaderboard.views import View, cells, plain_rows, rounded
 
 NARROW = 120
 """Below this width a terminal gets no columns of detail."""
@@ -25,6 +27,9 @@ CSV_FIRST = (
     "min",
     "max",
     "n",
+    "ci_low",
+    "ci_high",
+    "tied",
     "dev",
     "state",
 )
@@ -51,6 +56,27 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def interval_text(row: Row) -> str:
+    """``0.79 to 0.83``; ``*`` behind one that is over examples only."""
+    if row.ci is None:
+        return ""
+    mark = "" if row.ci_kind == BOTH else "*" if row.ci_kind == EXAMPLES_ONLY else "+"
+    return f"{_number(row.ci[0])} to {_number(row.ci[1])}{mark}"
+
+
+def tie_text(row: Row) -> str:
+    """``best or tied``, where that is known."""
+    return "tied" if row.tied else ""
+
+
+def _reduction(row: Row) -> str:
+    return "" if row.error_reduction is None else f"{100 * row.error_reduction:+.1f} %"
+
+
+def _degenerate(row: Row) -> str:
+    return f"{row.degenerate} of {len(row.complete)}" if row.degenerate else ""
 
 
 def _span(row: Row) -> str:
@@ -90,9 +116,14 @@ def columns(table: Table, *, detail: bool) -> list[tuple[str, bool, Cell]]:
     out.append((table.metric or "score", True, score_text))
     more: list[tuple[str, bool, Cell, bool]] = [
         ("min to max", True, _span, detail),
+        ("95 %", True, interval_text, True),
+        ("best", False, tie_text, True),
+        ("less error", True, _reduction, True),
+        ("p", True, lambda row: "" if row.p_baseline is None else f"{row.p_baseline:.2g}", True),
         ("n", True, lambda row: str(len(row.scores)), True),
         ("dev", True, lambda row: _number(row.dev), True),
         ("tried", True, lambda row: "" if row.tried is None else str(row.tried), True),
+        ("degenerate", False, _degenerate, True),
         ("lost", False, _lost, True),
         ("train s", True, _seconds, detail),
         ("parameters", True, lambda row: _count(row.average(lambda r: r.parameters)), detail),
@@ -230,3 +261,39 @@ def remarks(board: Board) -> Sequence[str]:
     """What the machine-readable formats cannot hold: warnings, damaged records, notes."""
     tables = [f"{table.title}: {note}" for table in board.tables for note in table.notes]
     return [clean(line) for line in (*tables, *board.damaged, *board.notes)]
+
+
+def views_as_text(views: Sequence[View], *, form: str) -> str:
+    """Views as aligned text or Markdown."""
+    out: list[str] = []
+    for view in views:
+        names, numeric, body = cells(view)
+        if form == "md":
+            out += [f"## {_md(view.title)}", ""]
+            out.append("| " + " | ".join(map(_md, names)) + " |")
+            out.append("| " + " | ".join("---:" if right else "---" for right in numeric) + " |")
+            out += ["| " + " | ".join(map(_md, line)) + " |" for line in body]
+            out += ["", *(f"- {_md(note)}" for note in view.notes), ""]
+        else:
+            lines = [[clean(text) for text in line] for line in (names, *body)]
+            out += [clean(view.title), *(_aligned(lines, numeric) if body else ())]
+            out += [*(clean(note) for note in view.notes), ""]
+    return "\n".join(out).strip() + "\n"
+
+
+def views_as_csv(views: Sequence[View]) -> str:
+    """Views of one kind as one csv."""
+    names = list(dict.fromkeys(name for view in views for name in view.columns))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    for view in views:
+        for row in view.rows:
+            writer.writerow({k: "; ".join(v) if isinstance(v, list) else rounded(v) for k, v in row.items()})
+    return out.getvalue()
+
+
+def views_as_json(views: Sequence[View], board: Board | None = None) -> str:
+    """An object with the rows of each view by its name, and the board's own under ``rows``."""
+    data: dict[str, Any] = {"rows": as_rows(board)} if board else {}
+    return json.dumps(data | plain_rows(views), ensure_ascii=False, indent=1, allow_nan=False) + "\n"

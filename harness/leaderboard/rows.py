@@ -35,6 +35,9 @@ class Row:
         labels: column heading -> text, in order; what tells the row from the others of its task.
         records: at least one; usually one a seed.
         tried: number of variants this one was chosen from, when it was chosen.
+        ci, ci_kind, no_interval: interval of 95 %, what it is over, or why there is none.
+        tied: whether a paired test cannot tell it from the best row; None where that is not known.
+        error_reduction, p_baseline: against a chosen baseline.
     """
 
     task: str
@@ -44,6 +47,12 @@ class Row:
     records: list[Record]
     tried: int | None = None
     notes: list[str] = field(default_factory=list)
+    ci: tuple[float, float] | None = None
+    ci_kind: str = ""
+    no_interval: str = ""
+    tied: bool | None = None
+    error_reduction: float | None = None
+    p_baseline: float | None = None
 
     @cached_property
     def complete(self) -> list[Record]:
@@ -71,6 +80,19 @@ class Row:
     def diverged(self) -> int:
         """Complete records whose test score is no number."""
         return sum(map(math.isnan, self.scores))
+
+    @property
+    def degenerate(self) -> int:
+        """Complete records that predict the same for everything; they count in the mean."""
+        return sum(bool(r.degenerate) for r in self.complete)
+
+    @property
+    def name(self) -> str:
+        """``encoder/strategy variant``, or the labels it was grouped by."""
+        encoder, strategy, variant = (self.labels.get(k, "") for k in ("encoder", "strategy", "variant"))
+        if "encoder" in self.labels and "strategy" in self.labels:
+            return f"{encoder}/{strategy} {variant}".strip()
+        return " ".join(f"{k}={v}" for k, v in self.labels.items())
 
     @property
     def mean(self) -> float | None:

@@ -1,0 +1,128 @@
+"""Systems over several tasks: mean, interquartile mean, average rank, and Friedman's test of the ranks.
+
+A system is a row's name (encoder, strategy, variant); only those with a score on every task are ranked, the others
+are named. Formulas:
+
+    mean      of the task means; V = sum_t V_t / T^2, degrees of freedom by Satterthwaite (1946)
+    IQM       mean of the middle half of all seeds on all tasks: a quarter is cut from either end (Agarwal et al. 2021)
+    rank      1 is best, equal scores share their mean rank; the average over tasks
+    Friedman  chi2 = 12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2, divided by 1 - sum (t^3 - t) / (T k (k^2 - 1))
+              for ties; k systems, T tasks, k - 1 degrees of freedom (Friedman 1937)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.errors import HarnessError
+from harness.leaderboard.board import Board
+from harness.leaderboard.bootstrap import Spread, of_row
+from harness.leaderboard.rows import Row
+from harness.leaderboard.statistics import Sample, Samples
+from harness.leaderboard.views import View
+
+ENOUGH_TASKS = 5
+
+
+def across(board: Board, samples: Samples) -> View:
+    """One row a system.
+
+    Raises:
+        HarnessError: there are fewer than two tasks.
+    """
+    tables = [t for t in board.tables if not t.partial and any(row.mean is not None for row in t.rows)]
+    if len(tables) < 2:
+        raise HarnessError("--across: there is one task only; it takes at least two")
+    by_table = [{row.name: row for row in t.rows if row.mean is not None} for t in tables]
+    names = sorted(set().union(*by_table))
+    whole = [n for n in names if all(n in rows for rows in by_table)]
+    view = View("across", f"Over {len(tables)} tasks: " + ", ".join(t.title for t in tables), [])
+    _explain(view, whole, names, metrics={(t.metric, t.maximize) for t in tables})
+    if not whole:
+        return view
+    rows = [[rows[name] for rows in by_table] for name in whole]
+    scores = np.array([[row.mean for row in line] for line in rows], dtype=float)
+    table_ranks = ranks(scores * np.array([1.0 if t.maximize else -1.0 for t in tables]))
+    order = np.argsort(table_ranks.mean(axis=1), kind="stable")
+    view.rows = [_system(whole[i], rows[i], table_ranks[i], samples) for i in order]
+    if len(tables) >= ENOUGH_TASKS and len(whole) >= 3:
+        chi2, p = friedman(table_ranks)
+        view.notes.append(
+            f"Friedman's test that all systems rank alike: chi2({len(whole) - 1}) = {chi2:.2f}, p = {p:.2g}"
+        )
+    else:
+        view.notes.append("no Friedman test: it takes at least 5 tasks and 3 systems")
+    return view
+
+
+def _explain(
+    view: View, whole: Sequence[str], names: Sequence[str], *, metrics: set[tuple[str, bool]]
+) -> None:
+    missing = [n for n in names if n not in whole]
+    if missing:
+        shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+        view.notes.append(f"{len(missing)} systems lack a score on some task and are left out: {shown}")
+    if len(metrics) > 1:
+        view.notes.append("the tasks have different metrics: trust the ranks rather than the means")
+    view.notes.append("intervals are for these tasks; tasks are not taken as a sample of others")
+
+
+def _system(name: str, rows: Sequence[Row], places: np.ndarray, samples: Samples) -> dict[str, Any]:
+    means = [row.mean for row in rows if row.mean is not None]
+    low, high = _interval([samples.of(row) for row in rows])
+    return {
+        "system": name,
+        "mean": float(np.mean(means)),
+        "ci_low": low,
+        "ci_high": high,
+        "iqm": interquartile_mean([row.scores for row in rows]),
+        "average_rank": float(places.mean()),
+        "tasks": len(rows),
+        "n": min(len(row.scores) for row in rows),
+    }
+
+
+def _interval(found: Sequence[Sample | str]) -> tuple[float | None, float | None]:
+    spreads = [of_row(s.scores, s.replicates) for s in found if isinstance(s, Sample)]
+    if len(spreads) < len(found):
+        return None, None
+    size = len(spreads)
+    variance = sum(s.variance for s in spreads) / size**2
+    below = sum((s.variance / size**2) ** 2 / s.df for s in spreads if np.isfinite(s.df) and s.variance)
+    df = variance**2 / below if below else np.inf
+    mean = sum(s.mean for s in spreads) / size
+    return Spread(mean, variance, 0.0, df, spreads[0].n, all(s.both for s in spreads)).interval()
+
+
+def interquartile_mean(scores: Sequence[Sequence[float]]) -> float:
+    """Of seeds by task: the mean after a quarter of all values, rounded down, is cut from each end."""
+    values = np.sort(np.concatenate([np.asarray(s, dtype=float) for s in scores]))
+    cut = len(values) // 4
+    return float(values[cut : len(values) - cut].mean())
+
+
+def ranks(scores: np.ndarray) -> np.ndarray:
+    """(k, T) scores, higher is better -> (k, T) ranks within each task, 1 is best, ties share their mean."""
+    above = (scores[None] > scores[:, None]).sum(axis=1)
+    equal = (scores[None] == scores[:, None]).sum(axis=1)
+    return np.asarray(above + (equal + 1) / 2)
+
+
+def friedman(table_ranks: np.ndarray) -> tuple[float, float]:
+    """Statistic and p-value of ranks (k, T)."""
+    from scipy.special import chdtrc
+
+    k, tasks = table_ranks.shape
+    statistic = 12 * tasks / (k * (k + 1)) * float(((table_ranks.mean(axis=1) - (k + 1) / 2) ** 2).sum())
+    ties = sum(
+        float((counts**3 - counts).sum())
+        for column in table_ranks.T
+        for counts in [np.unique(column, return_counts=True)[1]]
+    )
+    correction = 1 - ties / (tasks * k * (k**2 - 1))
+    if correction <= 0:
+        return 0.0, 1.0
+    return statistic / correction, float(chdtrc(k - 1, statistic / correction))

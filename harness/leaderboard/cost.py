@@ -1,0 +1,165 @@
+"""What a row costs, which rows are worth it, and what to take within a budget.
+
+Seconds and memory are compared within one kind of device only: the same accelerator by name, the same host where
+the device is a CPU, whose name says nothing. Parameters and storage do not depend on the machine. A row is on
+the Pareto front of a cost when no other of its group has as good a mean for less, or a better one for as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.errors import HarnessError, did_you_mean
+from harness.leaderboard.board import Board, Table
+from harness.leaderboard.rows import Row
+from harness.leaderboard.statistics import ALPHA, Comparison, Samples, compare
+from harness.leaderboard.views import View, text
+from harness.record import Record
+
+BYTES_A_PARAMETER = 4
+"""Of records that do not say: weights are kept in float32."""
+MEASURED = ("encode_seconds", "train_seconds", "eval_seconds", "peak_memory_mb")
+"""Costs that hold on one kind of device."""
+
+
+def storage_mb(record: Record) -> float:
+    """What must be kept for each task beside the shared encoder: the parameters that were trained."""
+    return (record.trained_bytes or record.trained_parameters * BYTES_A_PARAMETER) / 2**20
+
+
+COSTS: dict[str, Callable[[Record], float]] = {
+    "encode_seconds": lambda r: r.costs.encode_seconds,
+    "train_seconds": lambda r: r.costs.train_seconds,
+    "eval_seconds": lambda r: r.costs.eval_seconds,
+    "peak_memory_mb": lambda r: r.costs.peak_memory_mb,
+    "parameters": lambda r: float(r.parameters),
+    "trained_parameters": lambda r: float(r.trained_parameters),
+    "storage_mb": storage_mb,
+}
+
+
+def kind_of_device(row: Row) -> str | None:
+    """``NVIDIA ...``, ``cpu of HOST``, or None for a row of several kinds."""
+    kinds = {
+        f"cpu of {r.costs.host or 'an unknown host'}" if r.costs.device == "cpu" else r.costs.device
+        for r in row.complete
+    }
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def cost_view(table: Table) -> View:
+    """Costs of each scored row (means over its seeds), and of which costs it is on the Pareto front."""
+    rows = [row for row in table.rows if row.mean is not None]
+    fronts = {name: pareto(rows, name) for name in COSTS}
+    view = View("cost", f"{table.title}: cost", [])
+    for row in rows:
+        costs: dict[str, Any] = {name: row.average(value) for name, value in COSTS.items()}
+        costs["examples_per_second"] = row.average(lambda r: r.costs.examples_per_second)
+        if kind_of_device(row) is None:
+            costs |= dict.fromkeys((*MEASURED, "examples_per_second"))
+        on = [name for name in COSTS if any(row is other for other in fronts[name])]
+        view.rows.append(
+            {"task": table.task, "row": row.name, "metric": table.metric, "mean": row.mean,
+             "device": kind_of_device(row) or "several", **costs, "best_for": on}
+        )  # fmt: skip
+    view.notes = _notes(rows)
+    return view
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    out = [
+        "best_for: no other row scores as well for less of this; encode_seconds is the full price, also if cached"
+    ]
+    kinds = {kind_of_device(row) or "several" for row in rows}
+    if len(kinds) > 1:
+        out.append(
+            f"{len(kinds)} kinds of device ({', '.join(sorted(kinds))}): seconds and memory are compared within each"
+        )
+    slots = {r.costs.slots for row in rows for r in row.complete}
+    if len(slots) > 1:
+        out.append("cells shared their machine with different numbers of others: seconds are rough")
+    return out
+
+
+def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
+    """Rows of which no other of the same kind of device is at least as good and as cheap, and one of both more."""
+    groups: dict[str, list[tuple[float, float, Row]]] = {}
+    for row in rows:
+        kind = kind_of_device(row) if cost in MEASURED else "any"
+        value = row.average(COSTS[cost])
+        if kind is not None and value is not None and row.mean is not None:
+            loss = -row.mean if row.maximize else row.mean
+            groups.setdefault(kind, []).append((value, loss, row))
+    out = []
+    for group in groups.values():
+        best = float("inf")
+        for value, loss, row in sorted(group, key=lambda g: g[:2]):
+            if loss < best or (
+                loss == best and out and row.average(COSTS[cost]) == out[-1].average(COSTS[cost])
+            ):
+                best = loss
+                out.append(row)
+    return out
+
+
+def parse_budget(text_: str) -> dict[str, float]:
+    """``train_seconds=60,storage_mb=10`` as a mapping.
+
+    Raises:
+        HarnessError: an unknown cost or no number.
+    """
+    out = {}
+    for part in text_.split(","):
+        name, _, value = part.partition("=")
+        if name.strip() not in COSTS:
+            raise HarnessError(f"--budget {part}: {did_you_mean(name.strip(), COSTS)}")
+        try:
+            out[name.strip()] = float(value)
+        except ValueError:
+            raise HarnessError(f"--budget {part}: a number is wanted, such as {name.strip()}=60") from None
+    return out
+
+
+def recommend(board: Board, budget: dict[str, float], samples: Samples) -> View:
+    """For each table and kind of device the best row within the budget, and what a paired test cannot tell from it."""
+    said = ", ".join(f"{name} <= {value:g}" for name, value in budget.items())
+    view = View("recommendations", f"Within {said}", [])
+    for table in board.tables:
+        scored = [row for row in table.rows if row.mean is not None]
+        groups: dict[str, list[Row]] = {}
+        for row in scored:
+            kind = kind_of_device(row) if any(name in MEASURED for name in budget) else "any"
+            if kind is not None and all((row.average(COSTS[n]) or 0.0) <= v for n, v in budget.items()):
+                groups.setdefault(kind, []).append(row)
+        if not groups:
+            view.notes.append(f"{table.task}: nothing fits")
+        for kind, rows in sorted(groups.items()):
+            view.rows.append(_recommendation(table, kind, rows, samples))
+    return view
+
+
+def _recommendation(table: Table, kind: str, rows: list[Row], samples: Samples) -> dict[str, Any]:
+    best, *others = rows
+    found = compare([(best, row) for row in others], samples)
+    tied, unknown = [], 0
+    for row, test in zip(others, found, strict=True):
+        if isinstance(test, Comparison):
+            tied += [row] if test.p_holm >= ALPHA else []
+        else:
+            unknown += 1
+    cheapest = min([best, *tied], key=lambda row: row.average(COSTS["train_seconds"]) or 0.0)
+    interval = f" ({text(best.ci[0])} to {text(best.ci[1])})" if best.ci else ""
+    sentence = f"{best.name}: {text(best.mean)}{interval}"
+    sentence += f"; tied with {', '.join(row.name for row in tied)}" if tied else ""
+    sentence += f"; {unknown} rows cannot be tested" if unknown else ""
+    return {
+        "task": table.task, "metric": table.metric, "device": kind, "take": best.name, "mean": best.mean,
+        "tied_with": [row.name for row in tied], "quickest_of_these": cheapest.name,
+        "train_seconds": cheapest.average(COSTS["train_seconds"]), "fitting_rows": len(rows), "said": sentence,
+    }  # fmt: skip
+
+
+def check_costs(board: Board) -> list[View]:
+    """The cost view of each table that has a score."""
+    return [view for table in board.tables if (view := cost_view(table)).rows]

@@ -1,0 +1,267 @@
+"""What is known of a row beyond its mean: the metric of each seed, recomputed on resampled predictions.
+
+Only ids, counts and, for slices, tags are read from ``predictions.parquet``; what a count means the task's aggregate
+knows, which the record names (:mod:`harness.data.counts`). A row without counts has its mean and no interval,
+and the reason is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.data.counts import Aggregate, Counts, locate
+from harness.errors import HarnessError
+from harness.leaderboard.bootstrap import Spread, Weights, holm, of_difference, of_row
+from harness.leaderboard.configs import Configs
+from harness.leaderboard.rows import Row
+from harness.predictions import StoredCounts, read_counts
+from harness.record import Record
+
+BOTH, EXAMPLES_ONLY, NO_SPREAD = "seeds and examples", "examples only", "no spread (Wilson)"
+ALPHA = 0.05
+AGREE = 1e-6
+Z2 = 1.959964**2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A row's seeds, resampled.
+
+    Attributes:
+        scores: (n,) of the seeds on all examples.
+        replicates: (n, B) of the seeds on each resample.
+        examples: their number, N; ``digest`` stands for their ids in order.
+        seeds: seed numbers.
+        bounds: of the metric.
+    """
+
+    scores: np.ndarray
+    replicates: np.ndarray
+    examples: int
+    digest: str
+    seeds: tuple[int, ...]
+    bounds: tuple[float, float]
+
+    def interval(self) -> tuple[float, float, str]:
+        """Limits of 95 % and what they are over."""
+        spread = of_row(self.scores, self.replicates)
+        low, high = spread.interval(bounds=self.bounds)
+        at_bound = spread.mean in self.bounds and np.isfinite(self.bounds).all()
+        if spread.variance == 0 and at_bound:
+            # no resample of 100 right answers holds a wrong one: Wilson's limit instead
+            bottom, top = self.bounds
+            far = (top - bottom) * Z2 / (self.examples + Z2)
+            ends = (spread.mean - far, top) if spread.mean == top else (bottom, spread.mean + far)
+            return *ends, NO_SPREAD
+        return low, high, BOTH if spread.both else EXAMPLES_ONLY
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two rows of one table on the same examples. ``p_holm`` counts all comparisons that were made with it.
+
+    Attributes:
+        effect: mean of ``a`` less mean of ``b``; (``low``, ``high``) its interval of 95 %.
+        seeds: how they were treated: ``unpaired``, ``paired`` or ``examples only``.
+    """
+
+    a: Row
+    b: Row
+    effect: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    examples: int
+    seeds: str
+
+
+class Samples:
+    """Samples of rows, read when they are asked for, once.
+
+    Args:
+        configs: knows the folder of each record.
+        weights: the resamples.
+    """
+
+    def __init__(self, configs: Configs, weights: Weights | None = None) -> None:
+        self.configs, self.weights = configs, weights or Weights()
+        self._known: dict[int, Sample | str] = {}
+
+    def of(self, row: Row) -> Sample | str:
+        """The row's sample, or why there is none."""
+        if id(row) not in self._known:
+            self._known[id(row)] = self._make(row)
+        return self._known[id(row)]
+
+    def _make(self, row: Row) -> Sample | str:
+        tested = [r for r in row.complete if row.metric in r.test]
+        if not tested or row.mean is None:
+            return "no score"
+        if len({r.cell for r in tested}) > 1:
+            return "pools several cells"
+        stored = []
+        for record in tested:
+            read = self.stored(record)
+            if isinstance(read, str):
+                return read
+            stored.append(read)
+        return self.resample(tested, stored, metric=row.metric)
+
+    def stored(self, record: Record, *, tags: bool = False) -> StoredCounts | str:
+        """Counts of a record's test predictions, or why there are none."""
+        folder = self.configs.folder(record)
+        if folder is None or not record.aggregate:
+            return "its record keeps no counts"
+        try:
+            return read_counts(folder, tags=tags) or "no counts beside its record"
+        except (OSError, ValueError) as e:
+            return f"its predictions cannot be read ({e})"
+
+    def resample(
+        self,
+        records: Sequence[Record],
+        stored: Sequence[StoredCounts],
+        *,
+        metric: str,
+        chosen: np.ndarray | None = None,
+    ) -> Sample | str:
+        """Scores of each record on all of its examples, or those ``chosen`` (N,) alone, and on resamples."""
+        try:
+            aggregates = [locate(r.aggregate) for r in records]
+        except HarnessError as e:
+            return str(e)
+        digests = {_digest(s.ids) for s in stored}
+        if len(digests) > 1:
+            return "its seeds predict different examples"
+        size = int(chosen.sum()) if chosen is not None else len(stored[0].ids)
+        if size < 2:
+            return "fewer than two examples"
+        scores, replicates = [], []
+        for record, aggregate, kept in zip(records, aggregates, stored, strict=True):
+            found = self._one(aggregate, kept.counts, metric=metric, chosen=chosen)
+            if found is None:
+                return f"{metric} is no sum over examples"
+            score, own = found
+            told = record.test.get(metric)
+            if chosen is None and (told is None or abs(score - told) > AGREE * max(1.0, abs(told))):
+                return f"its predictions give {score:.6g}, its record says {told}"
+            scores.append(score)
+            replicates.append(own)
+        return Sample(
+            np.array(scores),
+            np.array(replicates),
+            size,
+            digests.pop(),
+            tuple(r.seed for r in records),
+            aggregates[0].range(metric),
+        )
+
+    def _one(
+        self, aggregate: Aggregate, counts: Counts, *, metric: str, chosen: np.ndarray | None
+    ) -> tuple[float, np.ndarray] | None:
+        needed = aggregate.columns(metric, counts.names)
+        if not needed:
+            return None
+        small = counts.with_names(needed)
+        values = small.values if chosen is None else small.values[chosen]
+        score = aggregate.of(Counts(small.names, values))[metric]
+        # whole sums stay exact in float32, and what is spread needs no more
+        quick = values.astype(np.float32)
+        parts = self.weights.chunks(len(values))
+        own = [aggregate.resampled(quick, small.names, part)[metric] for part in parts]
+        return score, np.concatenate(own)
+
+
+def _digest(ids: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(ids).encode()).hexdigest()[:16]
+
+
+def compare(
+    pairs: Sequence[tuple[Row, Row]], samples: Samples, *, pair_seeds: bool = False
+) -> list[Comparison | str]:
+    """Paired tests of a family of pairs, adjusted together (Holm 1979); the reason where there is none."""
+    found = [difference(samples.of(a), samples.of(b), pair_seeds=pair_seeds) for a, b in pairs]
+    adjusted = iter(holm([d[0].p_value() for d in found if not isinstance(d, str)]))
+    out: list[Comparison | str] = []
+    for (a, b), d in zip(pairs, found, strict=True):
+        if isinstance(d, str):
+            out.append(d)
+            continue
+        spread, examples, seeds = d
+        low, high = spread.interval()
+        out.append(
+            Comparison(a, b, spread.mean, low, high, spread.p_value(), next(adjusted), examples, seeds)
+        )
+    return out
+
+
+def difference(
+    a: Sample | str, b: Sample | str, *, pair_seeds: bool = False
+) -> tuple[Spread, int, str] | str:
+    """Spread of a - b, the number of examples and how the seeds were treated, or why they cannot be compared."""
+    for one in (a, b):
+        if isinstance(one, str):
+            return one
+    assert isinstance(a, Sample)
+    assert isinstance(b, Sample)
+    if a.digest != b.digest or a.examples != b.examples:
+        return "different examples"
+    same = pair_seeds and sorted(a.seeds) == sorted(b.seeds) and len(set(a.seeds)) == len(a.seeds)
+    sides = [(s.scores[_order(s, same)], s.replicates[_order(s, same)]) for s in (a, b)]
+    spread = of_difference(sides[0], sides[1], pair_seeds=same)
+    return spread, a.examples, ("paired" if same else "unpaired") if spread.both else EXAMPLES_ONLY
+
+
+def _order(sample: Sample, by_seed: bool) -> np.ndarray:
+    return np.argsort(sample.seeds, kind="stable") if by_seed else np.arange(len(sample.seeds))
+
+
+def add_intervals(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
+    """Give the best ``most`` rows (rows come best first) their interval, or the reason why they have none."""
+    for row in [row for row in rows if row.mean is not None][:most]:
+        sample = samples.of(row)
+        if isinstance(sample, str):
+            row.no_interval = sample
+        else:
+            low, high, kind = sample.interval()
+            row.ci, row.ci_kind = (low, high), kind
+
+
+def mark_ties(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
+    """Mark the best row and those that a paired test at 0.05, Holm-adjusted over all of them, cannot tell from it."""
+    scored = [row for row in rows if row.mean is not None][:most]
+    if len(scored) < 2 or isinstance(samples.of(scored[0]), str):
+        return
+    best, *others = scored
+    best.tied = True
+    for row, found in zip(others, compare([(best, row) for row in others], samples), strict=True):
+        if isinstance(found, Comparison):
+            row.tied = found.p_holm >= ALPHA
+
+
+def add_baseline(rows: Sequence[Row], baseline: Row, samples: Samples) -> None:
+    """Relative error reduction of every row against ``baseline``, and whether the difference is real.
+
+    With e = (best possible score) - score, or the score itself where lower is better:
+    (e_baseline - e_row) / e_baseline. Metrics whose best possible score is not known are taken to end at 1.
+    """
+    known = samples.of(baseline)
+    top = known.bounds[1] if isinstance(known, Sample) and np.isfinite(known.bounds[1]) else 1.0
+    others = [row for row in rows if row is not baseline and row.mean is not None]
+    tests = compare([(row, baseline) for row in others], samples)
+    for row, test in zip(others, tests, strict=True):
+        row.error_reduction = error_reduction(row, baseline, top=top)
+        row.p_baseline = test.p_holm if isinstance(test, Comparison) else None
+
+
+def error_reduction(row: Row, baseline: Row, *, top: float = 1.0) -> float | None:
+    """None where the baseline makes no error."""
+    if row.mean is None or baseline.mean is None:
+        return None
+    theirs, ours = (top - m if row.maximize else m for m in (baseline.mean, row.mean))
+    return (theirs - ours) / theirs if theirs > 0 else None

@@ -1,0 +1,66 @@
+"""What is shown beside or instead of the board: plain tables of facts, the same for every format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class View:
+    """A table of facts.
+
+    Attributes:
+        name: key in json (``comparisons``, ``slices``, ``across``, ``cost``, ``curves``).
+        title: for people.
+        rows: values by column; every row has every column.
+        notes: what must be known to read it.
+    """
+
+    name: str
+    title: str
+    rows: list[dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+
+def text(value: Any) -> str:
+    """A value as people read it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4f}" if 1e-4 <= abs(value) < 10 or value == 0 else f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    return str(value)
+
+
+def cells(view: View) -> tuple[list[str], list[bool], list[list[str]]]:
+    """Headings, which of them are numbers, and texts by row; columns that say nothing are left out."""
+    kept = [c for c in view.columns if any(row.get(c) not in (None, "") for row in view.rows)]
+    numeric = [all(isinstance(row.get(c), int | float | None) for row in view.rows) for c in kept]
+    body = [[text(row.get(c)) for c in kept] for row in view.rows]
+    return [c.replace("_", " ") for c in kept], numeric, body
+
+
+def rounded(value: Any) -> Any:
+    """Floats with six digits, for json and csv; NaN and infinities as None."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if abs(value) < float("inf") else None
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def plain_rows(views: Sequence[View]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of all views by the name of the view."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for view in views:
+        out.setdefault(view.name, []).extend(rounded(row) for row in view.rows)
+    return out

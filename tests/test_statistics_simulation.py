@@ -1,0 +1,130 @@
+"""Intervals and tests on made-up records whose truth is known: how often they are right.
+
+An example has a difficulty, a model meets it, a seed shifts the whole model, and each seed decides each example
+anew. Accuracy and span F1 (counts of several entities a sentence) are both simulated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.leaderboard.bootstrap import Weights, of_difference, of_row
+
+N = 300
+SPREADS = {"none": 0.0, "equal": 1.0, "large": 3.0}
+"""Deviation of the seeds in units of the deviation that N examples give."""
+NAIVE_BOUND = 0.90
+
+
+def drawn(
+    random: np.random.Generator,
+    *,
+    n: int,
+    spread: float,
+    difficulty: np.ndarray,
+    level: float = 0.75,
+    f1: bool = False,
+) -> np.ndarray:
+    """(n, N, k) counts: right and 1, or correct, predicted and gold entities."""
+    noise = np.sqrt(level * (1 - level) / N)
+    p = level + spread * noise * random.standard_normal((n, 1)) + difficulty
+    p = np.clip(p, 0.0, 1.0)
+    if not f1:
+        right = random.random((n, len(difficulty))) < p
+        return np.stack([right, np.ones_like(right)], axis=-1).astype(np.float32)
+    size = 1 + (np.arange(len(difficulty)) % 3)
+    correct = random.binomial(size, p)
+    predicted = correct + random.binomial(size, 0.2, size=correct.shape)
+    return np.stack([correct, predicted, np.broadcast_to(size, correct.shape)], axis=-1).astype(np.float32)
+
+
+def metric(sums: np.ndarray) -> np.ndarray:
+    if sums.shape[-1] == 2:
+        return np.asarray(sums[..., 0] / sums[..., 1])
+    return np.asarray(2 * sums[..., 0] / (sums[..., 1] + sums[..., 2]))
+
+
+def measured(counts: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (n,) and replicates (n, B) of counts (n, N, k)."""
+    n, size, k = counts.shape
+    flat = counts.transpose(1, 0, 2).reshape(size, n * k)
+    sums = np.concatenate([w @ flat for w in weights.chunks(size)]).reshape(-1, n, k)
+    return metric(counts.sum(axis=1)), metric(sums).T
+
+
+def difficulties(random: np.random.Generator) -> np.ndarray:
+    return random.choice([-0.25, 0.0, 0.0, 0.25], size=N)
+
+
+def coverage(
+    *, n: int, spread: float, runs: int, f1: bool = False, level: float = 0.75
+) -> tuple[float, float]:
+    """Share of intervals that hold the truth: ours, and percentiles of the plain crossed bootstrap."""
+    random = np.random.default_rng([n, int(10 * spread), int(f1), int(100 * level)])
+    weights = Weights(resamples=300)
+    # the truth by drawing many seeds and examples
+    many = [metric(drawn(random, n=400, spread=spread, difficulty=difficulties(random), level=level, f1=f1).sum(1))
+            for _ in range(60)]  # fmt: skip
+    truth = float(np.mean(many))
+    ours = naive = 0
+    for _ in range(runs):
+        scores, replicates = measured(
+            drawn(random, n=n, spread=spread, difficulty=difficulties(random), level=level, f1=f1), weights
+        )
+        low, high = of_row(scores, replicates).interval(bounds=(0.0, 1.0))
+        ours += low <= truth <= high
+        seeds = random.integers(n, size=(replicates.shape[1], n))
+        crossed = replicates[seeds.T, np.arange(replicates.shape[1])].mean(axis=0)
+        low, high = np.quantile(crossed, [0.025, 0.975])
+        naive += low <= truth <= high
+    return ours / runs, naive / runs
+
+
+def false_positives(
+    *, n: int, spread: float, runs: int, pair_seeds: bool = False, f1: bool = False, alike: float = 1.0
+) -> float:
+    """Share of p < 0.05 for two rows of one expectation; ``alike`` is how much of the difficulty they share."""
+    random = np.random.default_rng([n, int(10 * spread), int(pair_seeds), int(f1), int(100 * alike)])
+    weights, found = Weights(resamples=300), 0
+    for _ in range(runs):
+        one, own = difficulties(random), difficulties(random)
+        other = np.where(random.random(N) < alike, one, own)
+        a, b = (
+            measured(drawn(random, n=n, spread=spread, difficulty=d, f1=f1), weights) for d in (one, other)
+        )
+        found += of_difference(a, b, pair_seeds=pair_seeds).p_value() < 0.05
+    return found / runs
+
+
+@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
+def test_intervals_of_three_seeds_cover_in_a_quick_simulation(spread: float) -> None:
+    ours, naive = coverage(n=3, spread=spread, runs=400)
+    assert 0.92 <= ours <= 0.99
+    assert spread < 2 or naive < ours - 0.03
+
+
+def test_false_positives_in_a_quick_simulation() -> None:
+    assert 0.02 <= false_positives(n=3, spread=1.0, runs=400) <= 0.08
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("f1", [False, True], ids=["accuracy", "span_f1"])
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
+def test_intervals_cover(n: int, spread: float, f1: bool) -> None:
+    ours, naive = coverage(n=n, spread=spread, runs=3000, f1=f1)
+    print(f"coverage n={n} spread={spread} f1={f1}: {ours:.3f} (plain percentiles {naive:.3f})")
+    assert 0.93 <= ours <= 0.98
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("pair_seeds", [False, True], ids=["unpaired", "paired"])
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
+def test_false_positive_rate(n: int, spread: float, pair_seeds: bool) -> None:
+    rate = false_positives(n=n, spread=spread, runs=3000, pair_seeds=pair_seeds, alike=0.5)
+    print(f"false positives n={n} spread={spread} paired={pair_seeds}: {rate:.3f}")
+    assert 0.03 <= rate <= 0.07
