@@ -16,7 +16,14 @@ from harness.data.sequences import Sequences
 from harness.data.units import UnitRow
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError
-from harness.features.features import VERSION, Features, TooLarge, read_features, write_features
+from harness.features.features import (
+    VERSION,
+    Features,
+    TooLarge,
+    check_layers,
+    read_features,
+    write_features,
+)
 from harness.features.store import Store
 from harness.fingerprint import data_fingerprint
 from harness.identity import NOT_IDENTITY
@@ -126,6 +133,7 @@ def load_carried(cell: Cell, strategy: Strategy) -> Encoder:
     torch.manual_seed(cell.seed)  # also when it is loaded a second time
     random_init = strategy.carry == "nothing"
     encoder: Encoder = build(cell.config["encoder"], random_init=random_init, cache_dir=cell.cache_dir)
+    check_layers(cell.config["encoder"]["layers"], encoder.n_layers)
     return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
 
 

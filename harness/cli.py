@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     arguments = _command_first(arguments)
     first = arguments[0] if arguments else ""
-    if first in ("-h", "--help", "help"):
+    if not arguments or first in ("-h", "--help", "help"):
         print(usage())
         return 0
     if first == "--version":
@@ -106,7 +106,7 @@ def usage() -> str:
     lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: harness [run] [-m] [key=value ...]",
+            "usage: harness [run] [-m] key=value ...",
             "       harness SUBCOMMAND [--help]",
             "",
             "Which pretrained encoder, transferred how, serves a task best? Mean, deviation and range over",
@@ -117,6 +117,7 @@ def usage() -> str:
             "examples:",
             EXAMPLES,
             "",
+            "  what is not named is task=demo_topic, encoder=demo_bert, strategy=full, seed=0",
             "  harness --cfg job [key=value ...]   prints the composed configuration and runs nothing",
             "  harness --config-dir DIR ...        adds a folder of your own encoder/, task/, ... files",
             "  harness --hydra-help                Hydra's own options",

@@ -189,3 +189,13 @@ def test_reading_and_scoring_import_no_torch(tmp_path: Path) -> None:
         "assert not {'torch', 'datasets', 'pytorch_lightning'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[1])
+
+
+def test_numbers_with_decimals_are_no_classes(tmp_path: Path) -> None:
+    rows = "".join(f"text {n},{n / 7:.2f}\n" for n in range(40))
+    (tmp_path / "train.csv").write_text("text,label\n" + rows)
+    with pytest.raises(HarnessError, match="task=text_regression"):
+        TextClassification(train=str(tmp_path / "train.csv")).splits()
+    few = "".join(f"text {n},{n % 2}.0\n" for n in range(40))
+    (tmp_path / "train.csv").write_text("text,label\n" + few)
+    assert TextClassification(train=str(tmp_path / "train.csv")).splits().train

@@ -60,7 +60,7 @@ def test_encode_all_layers_and_modes(vectors: Path) -> None:
     (out,) = enc.encode(["the cat"], layers="all")
     assert out.shape == (1, 2, 2)
     assert enc.training
-    with pytest.raises(HarnessError, match="did you mean all"):
+    with pytest.raises(HarnessError, match="top, all, or numbers"):
         enc.encode(["x"], layers="al")
     with pytest.raises(HarnessError, match=r"encoder\.layers=mix"):
         enc.encode(["x"], layers="mix")
@@ -143,3 +143,15 @@ def test_a_download_says_size_and_place_and_happens_once(
     assert found.read_bytes() == vectors.read_bytes()
     assert f"to {found}" in capsys.readouterr().err
     assert fetch(url, tmp_path / "downloads") == found
+
+
+def test_layers_by_number_are_those_of_all(tmp_path: Path) -> None:
+    encoder = harness.load_encoder("demo_bert")
+    sentences = ["Anna went home .", ["two", "words"]]
+    whole = encoder.encode(sentences, layers="all")
+    for layers in (1, [0, 2], [2]):
+        for some, every in zip(encoder.encode(sentences, layers=layers), whole, strict=True):
+            assert np.array_equal(some, every[layers])
+    for wrong in (3, [0, -1], "mix", [True], None):
+        with pytest.raises(HarnessError, match="from 0 to 2"):
+            encoder.encode(sentences, layers=wrong)

@@ -75,7 +75,8 @@ def _nearest(cell: str, *, results: Path) -> str:
     wanted = cell.strip("/")
     near = difflib.get_close_matches(wanted, titles, n=5, cutoff=0.6)
     near += [by_id[i] for i in difflib.get_close_matches(wanted.rpartition("/")[2], by_id, n=5, cutoff=0.5)]
-    near += difflib.get_close_matches(wanted, titles, n=5, cutoff=0.0)
+    if not near:
+        return f"none of the {len(titles)} cells there is called anything like it: harness status {results}"
     return "the nearest:" + "".join(f"\n  {t}" for t in list(dict.fromkeys(near))[:5])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, did_you_mean
 from harness.paths import conf_dir
 
 GROUPS = {
@@ -27,11 +27,13 @@ except ImportError:  # PyYAML without its C part
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="harness list", description=__doc__)
-    parser.add_argument("group", nargs="?", choices=list(GROUPS), help="one group; all without it")
+    parser.add_argument("group", nargs="?", metavar="GROUP", help=f"{', '.join(GROUPS)}; all without it")
     parser.add_argument(
         "--config-dir", type=Path, metavar="DIR", help="a folder of your own files, as for run"
     )
     args = parser.parse_args(argv)
+    if args.group and args.group not in GROUPS:
+        raise HarnessError(f"list {args.group}: {did_you_mean(args.group, GROUPS)}")
     if args.config_dir is not None and not args.config_dir.is_dir():
         raise HarnessError(f"--config-dir {args.config_dir}: no such folder")
     folders = [conf_dir(), *([args.config_dir] if args.config_dir else [])]

@@ -98,17 +98,15 @@ def encode(
     encoder: Encoder,
     sentences: Sequence[str | Sequence[str]],
     *,
-    layers: str = "top",
+    layers: str | int | Sequence[int] = "top",
     batch_size: int = 32,
 ) -> list[np.ndarray]:
     """Vectors of the words of each sentence; see :meth:`harness.encoders.base.Encoder.encode`."""
-    if layers not in ("top", "all"):
-        hint = " (a mix is learnt in a cell: encoder.layers=mix)" if layers == "mix" else ""
-        raise HarnessError(f"layers={layers!r}: {did_you_mean(str(layers), ('top', 'all'))}{hint}")
+    chosen = _layer_numbers(layers, encoder.n_layers)
     if batch_size < 1:
         raise HarnessError(f"batch_size={batch_size}: must be at least 1")
     texts = [_text(s, i) for i, s in _checked(sentences)]
-    deep = layers == "all"
+    deep = layers != "top"
     shape = (encoder.n_layers + 1,) if deep else ()
     out = [np.zeros((*shape, len(t), encoder.hidden), dtype=np.float32) for t in texts]
     windows = encoder.tokenizer.rows(texts, reach(encoder))
@@ -118,7 +116,19 @@ def encode(
     with _eval_mode(encoder):
         for at in range(0, len(rows), batch_size):
             _encode_batch(encoder, rows[at : at + batch_size], out, deep=deep)
-    return out
+    return out if chosen is None else [array[chosen] for array in out]
+
+
+def _layer_numbers(layers: Any, top: int) -> int | list[int] | None:
+    """What to pick of all layers; None for nothing or all of them."""
+    if layers in ("top", "all"):
+        return None
+    numbers = list(layers) if isinstance(layers, Sequence) and not isinstance(layers, str) else [layers]
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= top:
+            hint = "a mix is learnt in a cell: encoder.layers=mix; here " if layers == "mix" else ""
+            raise HarnessError(f"layers={layers!r}: {hint}top, all, or numbers of layers from 0 to {top}")
+    return layers if isinstance(layers, int) else numbers
 
 
 def reach(encoder: Encoder) -> Windowing:

@@ -107,19 +107,24 @@ class Encoder(nn.Module):
         layers do not cut the gradient); a no-op elsewhere."""
 
     def encode(
-        self, sentences: Sequence[str | Sequence[str]], layers: str = "top", *, batch_size: int = 32
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        layers: str | int | Sequence[int] = "top",
+        *,
+        batch_size: int = 32,
     ) -> list[np.ndarray]:
         """Vectors of words, without gradient, in eval mode (the mode it was in comes back).
 
         Args:
             sentences: strings, which the common word splitter splits, or lists of words.
-            layers: ``top`` or ``all`` L + 1 layers, [0] the embeddings.
+            layers: ``top``, ``all`` L + 1 layers, [0] the embeddings, the number of one, or a list of them.
             batch_size: windows a forward pass; sorted by length inside, which changes only rounding.
 
         Returns:
-            one float32 array a sentence, in their order: (words, H), or (L + 1, words, H) for ``all``. A
-            word is the mean over its units; long sentences are read in windows and every word has a vector;
-            a word that the tokenizer deletes has zeros; an empty sentence gives (0, H).
+            one float32 array a sentence, in their order: (words, H), or (L + 1, words, H) for ``all``, (K,
+            words, H) for a list. A word is the mean over its units; long sentences are read in windows and
+            every word has a vector; a word that the tokenizer deletes has zeros; an empty sentence gives
+            (0, H).
 
         Raises:
             HarnessError: ``sentences`` is one string, or holds what is not text.

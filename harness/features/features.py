@@ -85,10 +85,19 @@ def pick_layers(encoded: Encoded, layers: Layers) -> torch.Tensor:
     assert encoded.layers is not None
     if layers == "mix":
         return encoded.layers
-    numbers = [int(layer) for layer in layers]
-    if max(numbers) >= len(encoded.layers):
-        raise HarnessError(f"encoder.layers={numbers}: the encoder has layers 0 to {len(encoded.layers) - 1}")
-    return encoded.layers[numbers]
+    check_layers(layers, len(encoded.layers) - 1)
+    return encoded.layers[[int(layer) for layer in layers]]
+
+
+def check_layers(layers: Layers, top: int) -> None:
+    """Refuse a list that names a layer above ``top``, the number of the last one.
+
+    Raises:
+        HarnessError: see above.
+    """
+    if not isinstance(layers, str) and max(int(layer) for layer in layers) > top:
+        numbers = [int(layer) for layer in layers]
+        raise HarnessError(f"encoder.layers={numbers}: the encoder has layers 0 to {top}")
 
 
 def length_batches(rows: Sequence[UnitRow], *, max_units: int) -> list[list[int]]:

@@ -3,8 +3,9 @@ asked for."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,11 @@ class TextClassification:
         unknown = [c for c in counts if c not in self.labels]
         if unknown:
             raise HarnessError(f"train holds label {unknown[0]!r}, which task.labels does not list; add it")
+        if self._declared is None and len(counts) > MANY and _are_scores(counts):
+            raise HarnessError(
+                f"the labels are {len(counts)} different numbers ({', '.join(list(counts)[:3])}, ...): "
+                "task=text_regression learns numbers; list task.labels if they are classes all the same"
+            )
         if len(self.labels) < 2:
             raise HarnessError(f"train holds a single class, {self.labels[0]!r}: there is nothing to learn")
         if self.positive is not None and self.positive not in self.labels:
@@ -203,11 +209,21 @@ class TextClassification:
             raise RuntimeError("splits() must be called first: it fits the classes")
 
 
+MANY = 20
+"""More numbers with decimals than this are scores, not classes."""
+_DECIMAL = re.compile(r"[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?")
+
+
 def balanced(labels: Sequence[str], counts: Mapping[str, int]) -> list[float]:
     """Weight n / (K n_k) of each class, K the classes that occur; 1 for a class that does not."""
     present = [counts[c] for c in labels if counts.get(c)]
     n = sum(present)
     return [n / (len(present) * counts[c]) if counts.get(c) else 1.0 for c in labels]
+
+
+def _are_scores(labels: Iterable[str]) -> bool:
+    found = list(labels)
+    return any("." in c for c in found) and all(_DECIMAL.fullmatch(c) for c in found)
 
 
 def _absent(rows: Mapping[str, Sequence[Row]], labels: Sequence[str], notes: list[str]) -> int:
