@@ -1,0 +1,317 @@
+"""Intervals, paired tests, costs, slices and aggregates of boards made from stored predictions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.stats
+
+from harness.errors import HarnessError
+from harness.leaderboard.aggregates import friedman, interquartile_mean, ranks
+from harness.leaderboard.bootstrap import Weights, holm, of_difference, of_row
+from harness.leaderboard.command import main
+from harness.leaderboard.latex import escape
+from harness.leaderboard.statistics import NO_SPREAD, Sample
+from harness.record import Costs, Record, write_record
+
+AGGREGATE = "tasks.classification.counts.AGGREGATE"
+
+
+def cell(
+    root: Path,
+    right: np.ndarray,
+    *,
+    encoder: str = "e",
+    seed: int = 0,
+    task: str = "t",
+    tags: list[list[str]] | None = None,
+    **given: Any,
+) -> Path:
+    """A complete cell whose predictions are right where ``right`` (N,) is True."""
+    n, score = len(right), float(np.mean(right))
+    plain: dict[str, Any] = {
+        "status": "complete", "task": task, "encoder": encoder, "strategy": "full", "cell": f"cell-{encoder}",
+        "metric": "accuracy", "n_test": n, "test": {"accuracy": score}, "dev": {"accuracy": score},
+        "aggregate": AGGREGATE, "costs": Costs(train_seconds=2.0, host="h"), "parameters": 1000,
+        "trained_parameters": 1000,
+    }  # fmt: skip
+    record = Record(**(plain | given), seed=seed)
+    folder = root / task / encoder / record.strategy / record.cell / f"seed-{seed}"
+    write_record(folder, record)
+    counts = np.stack([np.ones(n), right], axis=1).astype(float)
+    columns = {
+        "split": ["test"] * n,
+        "id": [f"q{i}" for i in range(n)],
+        "tags": tags or [[]] * n,
+        "counts": counts.tolist(),
+    }
+    schema = pa.schema([("split", pa.string()), ("id", pa.string()), ("tags", pa.list_(pa.string())),
+                        ("counts", pa.list_(pa.float64()))])  # fmt: skip
+    table = pa.table(columns, schema=schema).replace_schema_metadata({b"counts": b'["n", "right"]'})
+    pq.write_table(table, folder / "predictions.parquet")
+    return folder
+
+
+def seeds(root: Path, level: float, *, n: int = 3, size: int = 200, draw: int = 0, **given: Any) -> None:
+    random = np.random.default_rng(draw)
+    for s in range(n):
+        cell(root, random.random(size) < level, seed=s, **given)
+
+
+def board(root: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Any:
+    assert main([str(root), "--format", "json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def sample(right: np.ndarray, *, resamples: int = 10_000) -> Sample:
+    """Of seeds (n, N)."""
+    (weights,) = Weights(resamples=resamples).chunks(right.shape[1])
+    return Sample(
+        right.mean(axis=1), (weights @ right.T / right.shape[1]).T, right.shape[1], "d",
+        tuple(range(len(right))), (0.0, 1.0),
+    )  # fmt: skip
+
+
+def test_m18_interval_of_one_seed_is_repeatable_and_right() -> None:
+    right = np.repeat([[1.0, 0.0]], [80, 20], axis=1)
+    low, high, kind = sample(right).interval()
+    assert (low, high) == (pytest.approx(0.72, abs=0.011), pytest.approx(0.88, abs=0.011))
+    assert kind == "examples only"
+    assert sample(right).interval() == (low, high, kind)
+
+
+def test_m18_all_right_is_no_certainty() -> None:
+    low, high, kind = sample(np.ones((1, 100))).interval()
+    assert (low, high, kind) == (pytest.approx(0.963, abs=1e-3), 1.0, NO_SPREAD)
+
+
+def test_m18_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell(tmp_path, np.array([True]))
+    (row,) = board(tmp_path, capsys)
+    assert (row["ci_low"], row["ci_high"], row["ci_kind"]) == (None, None, "fewer than two examples")
+
+
+def test_the_parts_of_the_variance_are_those_of_two_way_analysis() -> None:
+    """For a mean the bootstrap's variances are known: those of the analysis of variance, times (N - 1) / N."""
+    random = np.random.default_rng(1)
+    values = random.random((4, 60)) + random.random((4, 1)) + random.random(60)
+    n, size = values.shape
+    (weights,) = Weights(resamples=40_000).chunks(size)
+    spread = of_row(values.mean(axis=1), (weights @ values.T / size).T)
+    examples = values.mean(axis=0).var() / size
+    apart = values - values.mean(axis=0)
+    interaction = apart.var(axis=1).sum() / size / (n * (n - 1))
+    between = values.mean(axis=1).var(ddof=1) / n
+    assert spread.variance - spread.seeds == pytest.approx(examples, rel=0.03)
+    assert spread.seeds == pytest.approx(between - interaction / 2, rel=0.01)
+
+
+def test_many_seeds_and_no_example_noise_is_students_interval() -> None:
+    scores = np.array([0.5, 0.6, 0.7, 0.65])
+    spread = of_row(scores, np.repeat(scores[:, None], 10, axis=1))
+    wanted = scipy.stats.t.interval(0.95, 3, loc=scores.mean(), scale=scipy.stats.sem(scores))
+    assert spread.interval() == pytest.approx(wanted)
+
+
+def test_unpaired_seeds_alone_are_welchs_test_and_paired_ones_students() -> None:
+    random = np.random.default_rng(0)
+    a, b = random.random(5), random.random(5) + 0.3
+    flat = [(x, np.repeat(x[:, None], 10, axis=1)) for x in (a, b)]
+    unpaired = of_difference(flat[0], flat[1])
+    assert unpaired.p_value() == pytest.approx(scipy.stats.ttest_ind(a, b, equal_var=False).pvalue)
+    paired = of_difference(flat[0], flat[1], pair_seeds=True)
+    assert paired.p_value() == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_friedman_and_ranks_agree_with_scipy() -> None:
+    scores = np.round(np.random.default_rng(0).random((4, 7)), 1)
+    places = ranks(scores)
+    assert np.array_equal(places, scipy.stats.rankdata(-scores, axis=0))
+    wanted = scipy.stats.friedmanchisquare(*scores)
+    assert friedman(places) == pytest.approx((wanted.statistic, wanted.pvalue))
+    assert friedman(np.full((3, 5), 2.0)) == (0.0, 1.0)
+    values = [[0.0, 0.4], [0.5, 0.6], [0.7, 9.0], [0.55, 0.45]]
+    assert interquartile_mean(values) == pytest.approx(scipy.stats.trim_mean(np.concatenate(values), 0.25))
+
+
+def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i, level in enumerate((0.80, 0.79, 0.4)):
+        seeds(tmp_path, level, encoder=f"e{i}", draw=i)
+    found = board(tmp_path, capsys)
+    assert [row["tied"] for row in found] == [True, True, False]
+    for row in found:
+        assert row["ci_low"] < row["mean"] < row["ci_high"]
+        assert row["ci_kind"] == "seeds and examples"
+    assert board(tmp_path, capsys) == found
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert f"{found[0]['ci_low']:.4f} to {found[0]['ci_high']:.4f}" in out
+    assert "a paired test (0.05, Holm) cannot tell these rows from the best" in out
+
+
+def test_records_without_counts_have_a_mean_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell(tmp_path, np.array([True, False]), aggregate="")
+    cell(tmp_path, np.array([True, True]), encoder="f", aggregate="os.system")
+    found = board(tmp_path, capsys)
+    assert [row["ci_low"] for row in found] == [None, None]
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "1 of 2 rows without an interval: its record keeps no counts" in out
+    assert "os.system: is no harness.data.counts.Aggregate" in out
+
+
+def test_predictions_that_contradict_their_record_give_no_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell(tmp_path, np.array([True, False]), test={"accuracy": 0.9})
+    (row,) = board(tmp_path, capsys)
+    assert row["ci_kind"] == "its predictions give 0.5, its record says 0.9"
+
+
+def test_compare_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeds(tmp_path, 0.9, encoder="good", draw=1)
+    seeds(tmp_path, 0.5, encoder="bad", draw=2)
+    seeds(tmp_path, 0.5, encoder="other", draw=3, size=100, task="t2")
+    found = board(tmp_path, capsys, "--compare", "good/full", "cell-bad")["comparisons"]
+    (one,) = found
+    assert one["effect"] == pytest.approx(one["mean_a"] - one["mean_b"], abs=1e-5)
+    assert one["ci_low"] < one["effect"] < one["ci_high"]
+    assert (one["examples"], one["seeds"]) == (200, "unpaired")
+    assert one["p"] < 0.001
+    paired = board(tmp_path, capsys, "--compare", "good/full", "bad/full", "--pair-seeds")["comparisons"]
+    assert paired[0]["seeds"] == "paired"
+    with pytest.raises(HarnessError, match="did you mean good/full"):
+        main([str(tmp_path), "--compare", "god/full", "bad/full"])
+    with pytest.raises(HarnessError, match="at least two"):
+        main([str(tmp_path), "--compare", "good/full"])
+
+
+def test_error_reduction_against_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell(tmp_path, np.arange(100) < 90, encoder="new")
+    cell(tmp_path, np.arange(100) < 80, encoder="old")
+    new, old = board(tmp_path, capsys, "--baseline", "old/full")
+    assert new["error_reduction"] == pytest.approx(0.5)
+    assert old["error_reduction"] is None
+    assert 0 < new["p_baseline"] < 0.05
+
+
+def test_degenerate_seeds_are_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell(tmp_path, np.arange(10) < 9)
+    cell(tmp_path, np.arange(10) < 2, seed=1, degenerate="predicts nothing but a")
+    (row,) = board(tmp_path, capsys)
+    assert (row["degenerate"], row["n"], row["mean"]) == (1, 2, pytest.approx(0.55))
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "1 of 2" in out
+    assert "1 seed predict the same for everything; they count in the means" in out
+
+
+def test_slices_are_scored_on_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tags = [["short"] if i < 50 else ["long", "odd"] for i in range(100)]
+    for s in range(3):
+        cell(tmp_path, np.arange(100) < 60 + s, seed=s, tags=tags)
+    found = {row["slice"]: row for row in board(tmp_path, capsys, "--by-slice")["slices"]}
+    assert set(found) == {"short", "long", "odd"}
+    assert found["short"]["mean"] == 1.0
+    assert found["long"]["mean"] == pytest.approx((10 + 11 + 12) / 150, abs=1e-6)
+    assert found["long"]["ci_low"] < 0.22 < found["long"]["ci_high"]
+
+
+def test_curves_over_the_training_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for size, level in ((100, 0.5), (1000, 0.8)):
+        variant = {"task.train_size": size, "optimizer.lr": 0.1}
+        seeds(tmp_path, level, cell=f"c{size}", variant=variant, n_train=size)
+    found = board(tmp_path, capsys, "--curve")["curves"]
+    assert [(p["line"], p["n_train"]) for p in found] == [
+        ("e/full optimizer.lr=0.1", 100), ("e/full optimizer.lr=0.1", 1000),
+    ]  # fmt: skip
+    with pytest.raises(HarnessError, match="task.train_size"):
+        main([str(tmp_path), "--curve", "--group-by", "encoder"])
+
+
+def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i, (level, spent, device) in enumerate(
+        ((0.9, 100.0, "cpu"), (0.88, 10.0, "cpu"), (0.5, 50.0, "cpu"), (0.4, 1.0, "GPU X"))
+    ):
+        costs = Costs(train_seconds=spent, host="h", device=device)
+        seeds(tmp_path, level, encoder=f"e{i}", draw=i, costs=costs, trained_parameters=2**18 * (i + 1))
+    found = {row["row"]: row for row in board(tmp_path, capsys, "--cost")["cost"]}
+    assert ["train_seconds" in found[f"e{i}/full"]["best_for"] for i in range(4)] == [True, True, False, True]
+    assert [found[f"e{i}/full"]["storage_mb"] for i in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    assert found["e3/full"]["device"] == "GPU X"
+    taken = board(tmp_path, capsys, "--budget", "train_seconds=60")["recommendations"]
+    assert {row["device"]: row["take"] for row in taken} == {"cpu of h": "e1/full", "GPU X": "e3/full"}
+    with pytest.raises(HarnessError, match="did you mean train_seconds"):
+        main([str(tmp_path), "--budget", "train_second=6"])
+    with pytest.raises(HarnessError, match="a number is wanted"):
+        main([str(tmp_path), "--budget", "train_seconds=x"])
+
+
+def test_over_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for t in range(5):
+        for i, level in enumerate((0.9, 0.7, 0.5)):
+            seeds(tmp_path, level, encoder=f"e{i}", task=f"t{t}", draw=10 * t + i)
+    seeds(tmp_path, 0.5, encoder="lone", task="t0")
+    assert main([str(tmp_path), "--across", "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)["across"]
+    assert [(row["system"], row["average_rank"]) for row in found] == [
+        ("e0/full", 1.0), ("e1/full", 2.0), ("e2/full", 3.0),
+    ]  # fmt: skip
+    assert found[0]["ci_low"] < 0.9 < found[0]["ci_high"]
+    assert "chi2(2) = 10.00" in printed.err
+    assert "lone/full" in printed.err
+    with pytest.raises(HarnessError, match="one task only"):
+        main([str(tmp_path), "--across", "--task", "t0"])
+
+
+def test_every_format_shows_a_view(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeds(tmp_path, 0.9, encoder="a_b", draw=1)
+    seeds(tmp_path, 0.5, encoder="c", draw=2)
+    options = ["--compare", "a_b/full", "c/full"]
+    for form, wanted in (("terminal", "a_b/full"), ("md", r"a\_b/full"), ("latex", r"a\_b/full")):
+        main([str(tmp_path), "--format", form, *options])
+        assert wanted in capsys.readouterr().out
+    main([str(tmp_path), "--format", "csv", *options])
+    (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert line["a"] == "a_b/full"
+    main([str(tmp_path), "--format", "latex"])
+    out = capsys.readouterr().out
+    assert r"\textbf{a\_b}" in out
+    assert r"$\pm$" in out
+    with pytest.raises(HarnessError, match="one kind of table"):
+        main([str(tmp_path), "--format", "csv", "--cost", *options])
+
+
+def test_latex_sets_hostile_text_as_it_is() -> None:
+    assert escape(r"a\b_{c}%$&#~^") == (
+        r"a\textbackslash{}b\_\{c\}\%\$\&\#\textasciitilde{}\textasciicircum{}"
+    )
+
+
+def test_fifty_rows_of_two_thousand_predictions_are_quick(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i in range(50):
+        seeds(tmp_path, 0.5 + i / 200, encoder=f"e{i}", draw=i, size=2000)
+    begin = time.process_time()
+    main([str(tmp_path)])
+    assert time.process_time() - begin < 5
+    assert "without an interval" not in capsys.readouterr().out
