@@ -1,10 +1,12 @@
 """Intervals and tests on made-up records whose truth is known: how often they are right.
 
-An example has a difficulty, a model meets it, a seed shifts the whole model, and each seed decides each example
-anew. Accuracy and span F1 (counts of several entities a sentence) are both simulated.
+An example has a difficulty, a model meets it, a seed shifts the whole model, and each seed decides each
+example anew. Accuracy and span F1 (counts of several entities a sentence) are both simulated.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,6 @@ from harness.leaderboard.bootstrap import Weights, of_difference, of_row
 N = 300
 SPREADS = {"none": 0.0, "equal": 1.0, "large": 3.0}
 """Deviation of the seeds in units of the deviation that N examples give."""
-NAIVE_BOUND = 0.90
 
 
 def drawn(
@@ -64,8 +65,8 @@ def coverage(
     random = np.random.default_rng([n, int(10 * spread), int(f1), int(100 * level)])
     weights = Weights(resamples=300)
     # the truth by drawing many seeds and examples
-    many = [metric(drawn(random, n=400, spread=spread, difficulty=difficulties(random), level=level, f1=f1).sum(1))
-            for _ in range(60)]  # fmt: skip
+    how: dict[str, Any] = {"spread": spread, "level": level, "f1": f1}
+    many = [metric(drawn(random, n=400, difficulty=difficulties(random), **how).sum(1)) for _ in range(60)]
     truth = float(np.mean(many))
     ours = naive = 0
     for _ in range(runs):
@@ -84,7 +85,7 @@ def coverage(
 def false_positives(
     *, n: int, spread: float, runs: int, pair_seeds: bool = False, f1: bool = False, alike: float = 1.0
 ) -> float:
-    """Share of p < 0.05 for two rows of one expectation; ``alike`` is how much of the difficulty they share."""
+    """Share of p < 0.05 for two rows of one expectation; ``alike`` of the difficulties are shared."""
     random = np.random.default_rng([n, int(10 * spread), int(pair_seeds), int(f1), int(100 * alike)])
     weights, found = Weights(resamples=300), 0
     for _ in range(runs):

@@ -1,13 +1,13 @@
 """Systems over several tasks: mean, interquartile mean, average rank, and Friedman's test of the ranks.
 
-A system is a row's name (encoder, strategy, variant); only those with a score on every task are ranked, the others
-are named. Formulas:
+A system is a row's name (encoder, strategy, variant); only those with a score on every task are ranked, the
+others are named. Formulas:
 
     mean      of the task means; V = sum_t V_t / T^2, degrees of freedom by Satterthwaite (1946)
-    IQM       mean of the middle half of all seeds on all tasks: a quarter is cut from either end (Agarwal et al. 2021)
+    IQM       mean of the middle half of all seeds on all tasks, a quarter cut off either end (Agarwal 2021)
     rank      1 is best, equal scores share their mean rank; the average over tasks
-    Friedman  chi2 = 12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2, divided by 1 - sum (t^3 - t) / (T k (k^2 - 1))
-              for ties; k systems, T tasks, k - 1 degrees of freedom (Friedman 1937)
+    Friedman  chi2 = 12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2 (Friedman 1937), for ties divided by
+              1 - sum (t^3 - t) / (T k (k^2 - 1)); k systems, T tasks, k - 1 degrees of freedom
 """
 
 from __future__ import annotations

@@ -227,9 +227,8 @@ def _warnings(table: Table, metrics: Sequence[tuple[str, bool]]) -> list[str]:
         out.append(f"note: run on {len(hosts)} hosts: seconds are not comparable between rows")
     collapsed = sum(row.degenerate for row in table.rows)
     if collapsed:
-        out.append(
-            f"warning: {_count(collapsed, 'seed')} predict the same for everything; they count in the means"
-        )
+        seeds = _count(collapsed, "seed")
+        out.append(f"warning: {seeds} collapsed to one answer for everything; they count in the means")
     over = pooled(table.rows)
     if over and over != ["seeds"]:
         out.append(f"note: ± over {', '.join(over)}: a row pools what it does not name")

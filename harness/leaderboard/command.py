@@ -64,7 +64,7 @@ def _add_statistics(made: board.Board, samples: Samples, options: argparse.Names
             else:
                 add_baseline(table.rows, row, samples)
                 table.notes.append(
-                    f"note: less error: relative error reduction against {row.name}; p: paired test, Holm-adjusted"
+                    f"note: less error: relative error reduction against {row.name}; p: paired, Holm-adjusted"
                 )
         table.notes += _about_intervals(table, most=options.intervals)
 
@@ -154,10 +154,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="harness leaderboard",
         description="One row a variant (task, encoder, strategy, settings): mean, sample deviation, range "
-        "and number of its seeds on test, an interval of 95 % over seeds and examples, and which rows a paired "
-        "test cannot tell from the best.",
-        epilog="ROW is encoder/strategy, with the variant behind it where there are several, or the start of a cell's "
-        "id. Examples: harness leaderboard results --select dev;"
+        "and number of its seeds on test, an interval of 95 % over seeds and examples, and which rows a "
+        "paired test cannot tell from the best.",
+        epilog="ROW is encoder/strategy, with the variant behind it where there are several, or the start "
+        "of a cell's id. Examples: harness leaderboard results --select dev;"
         " harness leaderboard results --compare glove/frozen bert/full;"
         " harness leaderboard results --group-by encoder optimizer.lr --format md",
     )

@@ -1,8 +1,9 @@
 """What a row costs, which rows are worth it, and what to take within a budget.
 
-Seconds and memory are compared within one kind of device only: the same accelerator by name, the same host where
-the device is a CPU, whose name says nothing. Parameters and storage do not depend on the machine. A row is on
-the Pareto front of a cost when no other of its group has as good a mean for less, or a better one for as much.
+Seconds and memory are compared within one kind of device only: the same accelerator by name, the same host
+where the device is a CPU, whose name says nothing. Parameters and storage do not depend on the machine. A
+row is on the Pareto front of a cost when no other of its group has as good a mean for less, or a better one
+for as much.
 """
 
 from __future__ import annotations
@@ -69,13 +70,12 @@ def cost_view(table: Table) -> View:
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     out = [
-        "best_for: no other row scores as well for less of this; encode_seconds is the full price, also if cached"
+        "best_for: no other row scores as well for less of this",
+        "encode_seconds is the full price, also where a cache paid it",
     ]
     kinds = {kind_of_device(row) or "several" for row in rows}
     if len(kinds) > 1:
-        out.append(
-            f"{len(kinds)} kinds of device ({', '.join(sorted(kinds))}): seconds and memory are compared within each"
-        )
+        out.append(f"devices: {', '.join(sorted(kinds))}; seconds and memory are compared within each kind")
     slots = {r.costs.slots for row in rows for r in row.complete}
     if len(slots) > 1:
         out.append("cells shared their machine with different numbers of others: seconds are rough")
@@ -83,7 +83,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
-    """Rows of which no other of the same kind of device is at least as good and as cheap, and one of both more."""
+            f"devices: {', '.join(sorted(kinds))}; seconds and memory are compared within each kind"
     groups: dict[str, list[tuple[float, float, Row]]] = {}
     for row in rows:
         kind = kind_of_device(row) if cost in MEASURED else "any"
@@ -91,14 +91,12 @@ def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
         if kind is not None and value is not None and row.mean is not None:
             loss = -row.mean if row.maximize else row.mean
             groups.setdefault(kind, []).append((value, loss, row))
-    out = []
+    out: list[Row] = []
     for group in groups.values():
-        best = float("inf")
+        best = (float("inf"), float("inf"))
         for value, loss, row in sorted(group, key=lambda g: g[:2]):
-            if loss < best or (
-                loss == best and out and row.average(COSTS[cost]) == out[-1].average(COSTS[cost])
-            ):
-                best = loss
+            if loss < best[1] or (value, loss) == best:
+                best = (value, loss)
                 out.append(row)
     return out
 
@@ -122,7 +120,7 @@ def parse_budget(text_: str) -> dict[str, float]:
 
 
 def recommend(board: Board, budget: dict[str, float], samples: Samples) -> View:
-    """For each table and kind of device the best row within the budget, and what a paired test cannot tell from it."""
+    """For each table and kind of device the best row within the budget, and the rows tied with it."""
     said = ", ".join(f"{name} <= {value:g}" for name, value in budget.items())
     view = View("recommendations", f"Within {said}", [])
     for table in board.tables:
@@ -156,7 +154,8 @@ def _recommendation(table: Table, kind: str, rows: list[Row], samples: Samples) 
     return {
         "task": table.task, "metric": table.metric, "device": kind, "take": best.name, "mean": best.mean,
         "tied_with": [row.name for row in tied], "quickest_of_these": cheapest.name,
-        "train_seconds": cheapest.average(COSTS["train_seconds"]), "fitting_rows": len(rows), "said": sentence,
+        "train_seconds": cheapest.average(COSTS["train_seconds"]), "fitting_rows": len(rows),
+        "said": sentence,
     }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def comparisons(
         pairs = list(itertools.combinations(rows, 2))
         found = compare(pairs, samples, pair_seeds=pair_seeds)
         view = View("comparisons", f"{table.title}: paired comparisons", [], [
-            "effect: mean of a less mean of b with its interval of 95 %; the same examples in both; seeds are "
+            "effect: mean of a less mean of b, interval of 95 %; the same examples in both; seeds are "
             + ("paired where both rows have the same" if pair_seeds else "independent draws in each row")
         ])  # fmt: skip
         for (a, b), comparison in zip(pairs, found, strict=True):
@@ -92,7 +92,7 @@ def _compared(table: Table, a: Row, b: Row, found: Comparison | str) -> dict[str
 
 
 def slices(board: Board, samples: Samples, *, most: int) -> list[View]:
-    """The primary metric on the examples of each tag, with an interval as for the whole, for the best rows."""
+    """The primary metric on the examples of each tag with its interval, for the best ``most`` rows."""
     out = []
     for table in board.tables:
         view = View("slices", f"{table.title}: by slice", [])
@@ -161,9 +161,15 @@ def curves(board: Board) -> list[View]:
             if len({p["n_train"] for p in points}) > 1
         ]
         if kept:
-            out.append(View("curves", f"{table.title}: over the training set's size", sum(kept, [])))
+            out.append(
+                View(
+                    "curves",
+                    f"{table.title}: over the training set's size",
+                    [point for line in kept for point in line],
+                )
+            )
     if not out:
         raise HarnessError(
-            "--curve: no two rows differ in the size of the training set alone; sweep task.train_size=100,1000"
+            "--curve: no two rows differ in the training set's size alone; sweep task.train_size=100,1000"
         )
     return out

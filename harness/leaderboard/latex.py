@@ -53,7 +53,8 @@ def _tabular(
 ) -> list[str]:
     spec = "".join("r" if r else "l" for r in right)
     return [
-        "", r"\begin{table}", r"\centering", rf"\caption{{{escape(caption)}}}", rf"\begin{{tabular}}{{{spec}}}",
+        "", r"\begin{table}", r"\centering", rf"\caption{{{escape(caption)}}}",
+        rf"\begin{{tabular}}{{{spec}}}",
         r"\toprule", " & ".join(map(escape, names)) + r" \\", r"\midrule",
         *(" & ".join(line) + r" \\" for line in body), r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip

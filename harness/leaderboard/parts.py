@@ -62,5 +62,5 @@ def _number(version: str) -> tuple[int, str]:
 
 def _key(r: Record, newest: dict[tuple[str, ...], str]) -> Key:
     old = sorted({name[0] for name, version in _components(r) if newest[name] != version})
-    versions = (r.versions.get(f"result.{part}", "") for part in ("task", "engine"))
-    return r.data, r.n_test, *versions, ", ".join(old)
+    task, engine = (r.versions.get(f"result.{part}", "") for part in ("task", "engine"))
+    return r.data, r.n_test, task, engine, ", ".join(old)

@@ -1,8 +1,8 @@
 """What is known of a row beyond its mean: the metric of each seed, recomputed on resampled predictions.
 
-Only ids, counts and, for slices, tags are read from ``predictions.parquet``; what a count means the task's aggregate
-knows, which the record names (:mod:`harness.data.counts`). A row without counts has its mean and no interval,
-and the reason is kept.
+Only ids, counts and, for slices, tags are read from ``predictions.parquet``; what a count means the task's
+aggregate knows, which the record names (:mod:`harness.data.counts`). A row without counts has its mean and
+no interval, and the reason is kept.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def compare(
 def difference(
     a: Sample | str, b: Sample | str, *, pair_seeds: bool = False
 ) -> tuple[Spread, int, str] | str:
-    """Spread of a - b, the number of examples and how the seeds were treated, or why they cannot be compared."""
+    """Spread of a - b, examples, and how seeds were treated; or why they cannot be compared."""
     for one in (a, b):
         if isinstance(one, str):
             return one
@@ -233,7 +233,7 @@ def add_intervals(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
 
 
 def mark_ties(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
-    """Mark the best row and those that a paired test at 0.05, Holm-adjusted over all of them, cannot tell from it."""
+    """Mark the best row and those that a paired test (0.05, Holm over all of them) cannot tell from it."""
     scored = [row for row in rows if row.mean is not None][:most]
     if len(scored) < 2 or isinstance(samples.of(scored[0]), str):
         return

@@ -1,8 +1,8 @@
 """Counts of one example of classification, and the scores of their sums (:mod:`harness.data.counts`).
 
-``n`` 1, ``right`` 0 or 1, and for each class k ``gold/k``, ``predicted/k`` and ``right/k``; the class that ``f1``
-is of once more as ``positive/gold`` and so on. Formulas as in :mod:`tasks.classification.scoring`. Imports no
-torch.
+``n`` 1, ``right`` 0 or 1, and for each class k ``gold/k``, ``predicted/k`` and ``right/k``; the class that
+``f1`` is of once more as ``positive/gold`` and so on. Formulas as in :mod:`tasks.classification.scoring`.
+Imports no torch.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ With weights w_i, n = sum w_i and m_x = sum w_i x_i / n
     pearson  sum w_i (x_i - m_x)(y_i - m_y) / sqrt(sum w_i (x_i - m_x)^2 sum w_i (y_i - m_y)^2)
     mse      sum w_i (x_i - y_i)^2 / n
 
-Spearman's rho is pearson of the midranks, and a rank is no sum over examples. The midranks of a resample are
-those *within the resample*, computed anew: (weight below the value) + (weight at the value + 1) / 2. So rho is
-exact on every resample, not the approximation that keeps the ranks of the whole sample. Imports no torch.
+Spearman's rho is pearson of the midranks, and a rank is no sum over examples. The midranks of a resample
+are those *within the resample*, computed anew: (weight below the value) + (weight at the value + 1) / 2. So
+rho is exact on every resample, not the approximation that keeps the ranks of the whole sample. Imports no
+torch.
 """
 
 from __future__ import annotations

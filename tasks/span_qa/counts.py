@@ -1,7 +1,8 @@
 """Counts of one question, and the scores of their sums (:mod:`harness.data.counts`).
 
-``n`` 1, ``exact_match`` 0 or 1, ``f1`` the overlap with the best gold answer; of questions with and without an
-answer once more as ``HasAns_...`` and ``NoAns_...``; ``empty`` whether no answer is predicted. Imports no torch.
+``n`` 1, ``exact_match`` 0 or 1, ``f1`` the overlap with the best gold answer; of questions with and without
+an answer once more as ``HasAns_...`` and ``NoAns_...``; ``empty`` whether no answer is predicted. Imports
+no torch.
 """
 
 from __future__ import annotations

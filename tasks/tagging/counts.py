@@ -1,9 +1,9 @@
 """Counts of one sentence, and the scores of their sums (:mod:`harness.data.counts`).
 
 ``correct``, ``predicted`` and ``gold`` entities by conlleval's rule, ``strict/...`` by strict IOB2,
-``type/PER/...`` of each type, ``label/B-PER/...`` of each label where characters are labelled, ``words`` and
-``words/right``. ``surface_f1`` is over distinct forms of the whole text, no sum over sentences: it has no counts
-and therefore no interval. Imports no torch.
+``type/PER/...`` of each type, ``label/B-PER/...`` of each label where characters are labelled, ``words``
+and ``words/right``. ``surface_f1`` is over distinct forms of the whole text, no sum over sentences: it has
+no counts and therefore no interval. Imports no torch.
 """
 
 from __future__ import annotations
