@@ -83,7 +83,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
-            f"devices: {', '.join(sorted(kinds))}; seconds and memory are compared within each kind"
+    """Rows that no other of the same kind of device beats: as good, as cheap, and better in one of both."""
     groups: dict[str, list[tuple[float, float, Row]]] = {}
     for row in rows:
         kind = kind_of_device(row) if cost in MEASURED else "any"
