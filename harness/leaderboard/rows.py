@@ -102,7 +102,7 @@ class Row:
     def dev(self) -> float | None:
         return _mean(self.dev_scores)
 
-    @property
+    @cached_property
     def std(self) -> float | None:
         """Sample standard deviation (n - 1); None below two scores."""
         return statistics.stdev(self.scores) if self.mean is not None and len(self.scores) > 1 else None
