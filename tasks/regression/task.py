@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.data.counts import Counts
 from harness.data.files import is_none
 from harness.data.splits import complete
 from harness.data.splits import limit as take
@@ -18,7 +19,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from tasks.classification.columns import Columns, Labels, Names
 from tasks.classification.reader import Hub, Reader, Row
-from tasks.regression import scoring
+from tasks.regression import counts, scoring
 
 if TYPE_CHECKING:
     from harness.data.units import UnitRow
@@ -44,6 +45,7 @@ class TextRegression:
 
     truncate = True
     max_first: int | None = None
+    aggregate = "tasks.regression.counts.AGGREGATE"
     averaging = "the mean of the members' numbers"
 
     def __init__(
@@ -132,6 +134,10 @@ class TextRegression:
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """See :func:`tasks.regression.scoring.score`."""
         return scoring.score(predictions, examples)
+
+    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
+        """See :mod:`tasks.regression.counts` and :class:`harness.task.Counted`."""
+        return counts.count([float(predictions[e.id].value) for e in examples], [e.gold for e in examples])
 
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
