@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,8 @@ from harness.fingerprint import data_fingerprint
 from harness.identity import NOT_IDENTITY
 from harness.model import Training, TransferModel
 from harness.optim import Rates, total_steps
-from harness.resolve import Cell, has_table, read_data
+from harness.resolve import Cell, read_data, verify
+from harness.skips import has_table
 from harness.strategies.base import Strategy
 from harness.task import HeadInput, Splits, Task
 
@@ -79,6 +81,7 @@ def assemble(cell: Cell, progress: Progress) -> Assembly:
     config = cell.config
     progress({"phase": "read"})
     pick_device(config["trainer"]["accelerator"])
+    verify(cell)
     task, splits = read_data(cell)
     sequences = Sequences.of(all_examples(splits), joint=config["encoder"]["pairs"] == "joint")
     encoding = encode(cell, task, sequences, progress)
@@ -133,6 +136,7 @@ def load_carried(cell: Cell, strategy: Strategy) -> Encoder:
     torch.manual_seed(cell.seed)  # also when it is loaded a second time
     random_init = strategy.carry == "nothing"
     encoder: Encoder = build(cell.config["encoder"], random_init=random_init, cache_dir=cell.cache_dir)
+    verify(cell)
     check_layers(cell.config["encoder"]["layers"], encoder.n_layers)
     return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
 
@@ -181,6 +185,12 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
     try:
         features, hit = store.read(key, compute, read_features)
     except TooLarge:
+        return None
+    except OSError as e:
+        # no reason to fail: they are encoded as they are read, every epoch
+        warnings.warn(
+            f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
+        )
         return None
     return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin)
 

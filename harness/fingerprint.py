@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,23 @@ def data_fingerprint(value: Any) -> str:
 def _remembered(path: Path, compute: Callable[[Path], str]) -> str:
     try:
         stat = path.stat()
-        key = (compute, str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        key = (compute, str(path.resolve()), *signature(path, stat))
         if key not in _known:
             _known[key] = compute(path)
         return _known[key]
     except OSError as e:
         raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
+
+
+def signature(path: Path, stat: os.stat_result | None = None) -> tuple[int, ...]:
+    """Size, times and inode of a file: while they stay, so does its content. The time of the last change of
+    any kind is among them, which nobody can set back.
+
+    Raises:
+        OSError: the file is not there.
+    """
+    s = stat or path.stat()
+    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
 
 
 def _sha256(path: Path) -> str:

@@ -78,6 +78,7 @@ class TransferModel(pl.LightningModule):
             encoder.requires_grad_(False)
         self.train_loss = MeanMetric()
         self.losses: list[float] = []
+        self._scale = 1.0
         self.train()  # Lightning leaves modes as it finds them
 
     def train(self, mode: bool = True) -> TransferModel:
@@ -122,32 +123,31 @@ class TransferModel(pl.LightningModule):
             raise HarnessError(
                 f"diverged: the loss is {total} in epoch {self.current_epoch + 1}; lower optimizer.lr"
             )
-        self._finish_step(optimizer, scale=step.examples / max(1, items))
+        self._scale = step.examples / max(1, items)
+        optimizer.step()
+        scheduler: Any = self.lr_schedulers()
+        scheduler.step()
         self.losses.append(total / max(1, items))
         self.train_loss.update(total / max(1, items), items)
 
-    def _finish_step(self, optimizer: Any, *, scale: float) -> None:
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Gradients as the step shall see them: of the mean over the step's items, with nothing of what has
+        not thawed, clipped. Lightning has divided a gradient scaler's factor out by now."""
         names = [g["name"] for g in optimizer.param_groups]
         held = still_frozen(names, strategy=self.strategy, epoch=self.current_epoch)
         for group in (g for g in optimizer.param_groups if g["name"] in held):
             for parameter in group["params"]:
                 # neither the norm nor Adam's moments shall see it; requires_grad stays, for DDP's sake
                 parameter.grad = None
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
-        if scaler is not None:
-            scaler.unscale_(optimizer.optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
-        if scale != 1.0:
+        if self._scale != 1.0:
             for parameter in parameters:
-                parameter.grad.mul_(scale)
+                parameter.grad.mul_(self._scale)
         for mix in (self.mix, self.late_mix):
             if mix is not None:
                 mix.pull()
         if self.training_plan.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
-        optimizer.step()
-        scheduler: Any = self.lr_schedulers()
-        scheduler.step()
 
     def on_train_epoch_end(self) -> None:
         self.log("train_loss", self.train_loss.compute())
@@ -157,6 +157,8 @@ class TransferModel(pl.LightningModule):
         """(example id, prediction) of each example."""
         outputs = self(batch)
         outputs = {k: v.float() if v.is_floating_point() else v for k, v in outputs.items()}
+        if any(bool(v.isnan().any()) for v in outputs.values()):
+            raise HarnessError("diverged: the model's outputs are NaN; lower optimizer.lr")
         decoded = self.head.decode(outputs, batch)
         return [(e.id, p) for e, p in zip(batch.examples, decoded, strict=True)]
 

@@ -130,6 +130,8 @@ def cause_of_death(exitcode: int, *, folder: Path) -> str:
             cause = f"{name}: {meaning}" if meaning else f"killed by {name}"
             return _with_log(cause, folder / LOG)
     what = "ended without a record" if exitcode == 0 else f"the process ended with exit code {exitcode}"
+    if exitcode == 255:  # what multiprocessing says when it cannot know
+        what += ": the server that the cells are forked from was killed (out of memory?)"
     return _with_log(what, folder / LOG)
 
 

@@ -38,11 +38,13 @@ class Plan:
         known: records of the cells that need no run.
         todo: the cells that do.
         again: folders of those that run although they are complete.
+        complete: the cells whose complete record stays.
     """
 
     known: dict[str, Record] = field(default_factory=dict)
     todo: list[Cell] = field(default_factory=list)
     again: set[str] = field(default_factory=set)
+    complete: list[Cell] = field(default_factory=list)
 
 
 def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> Plan:
@@ -58,6 +60,8 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> Plan:
             plan.known[key] = _skipped(cell, record, dry=dry)
         elif record is not None and stays(record, cell.config):
             plan.known[key] = record
+            if record.status == "complete":
+                plan.complete.append(cell)
         else:
             plan.todo.append(cell)
             if record is not None and record.status == "complete":

@@ -59,12 +59,12 @@ def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -
         for example in examples:
             p = predicted[example.id]
             columns["split"].append(split)
-            columns["id"].append(example.id)
-            columns["gold"].append(json.dumps(example.gold, ensure_ascii=False))
-            columns["prediction"].append(json.dumps(p.value, ensure_ascii=False))
+            columns["id"].append(_text(example.id))
+            columns["gold"].append(_json(example.gold))
+            columns["prediction"].append(_json(p.value))
             columns["scores"].append([float(s) for s in p.scores])
-            columns["extra"].append(json.dumps(p.extra, ensure_ascii=False))
-            columns["tags"].append(list(example.tags))
+            columns["extra"].append(_json(p.extra))
+            columns["tags"].append([_text(tag) for tag in example.tags])
     strings = ("split", "id", "gold", "prediction", "extra")
     schema = pa.schema(
         [(k, pa.string()) for k in strings]
@@ -104,6 +104,15 @@ def _summary(task: Task | None, counted: Mapping[str, Counts]) -> Summary:
     if test is not None:
         degenerate = locate(task.aggregate).degenerate(test.values.sum(axis=0), test.names)
     return Summary(task.aggregate, degenerate)
+
+
+def _json(value: Any) -> str:
+    """JSON that UTF-8 can hold: half a surrogate pair, as a cut emoji leaves it, is escaped."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def read_predictions(folder: Path, *, split: str = "test") -> list[dict[str, Any]]:

@@ -117,7 +117,7 @@ class Record:
 def write_record(folder: Path, record: Record) -> None:
     """Write ``record.json`` so that a reader sees the old one or the new one, never a part."""
     text = json.dumps(_finite(asdict(record)), ensure_ascii=False, indent=1, allow_nan=False)
-    write_atomic(folder / RECORD, text.encode())
+    write_atomic(folder / RECORD, text.encode("utf-8", "backslashreplace"))  # half a surrogate is escaped
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

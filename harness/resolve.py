@@ -5,8 +5,7 @@ Torch-free throughout: the driver of a sweep resolves hundreds of cells before a
 
 from __future__ import annotations
 
-import copy
-import functools
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,27 +14,13 @@ from typing import Any
 
 from harness.build import build, locate
 from harness.data.files import fingerprint as text_fingerprint
-from harness.errors import HarnessError, did_you_mean
-from harness.fingerprint import files_fingerprint
+from harness.errors import HarnessError
+from harness.fingerprint import files_fingerprint, signature
 from harness.identity import GROUPS, PLACES, cell_id, identity, slug
+from harness.recipes import load_group, resolve
 from harness.settings import typed
-from harness.strategies.base import Strategy
+from harness.skips import reason_to_skip
 from harness.task import Splits
-
-RECIPE = {
-    "lr": "optimizer",
-    "weight_decay": "optimizer",
-    "betas": "optimizer",
-    "epochs": "trainer",
-    "batch_size": "trainer",
-    "dropout": "trainer",
-    "patience": "trainer",
-    "warmup": "schedule",
-}
-FALLBACK = {
-    "lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "epochs": 10, "batch_size": 32, "dropout": 0.1,
-    "patience": None, "warmup": 0.0, "schedule": "constant",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +36,7 @@ class Cell:
         skip: the reason to skip it, or None.
         cache_dir: features, tables and downloads, absolute.
         files: fingerprint of the content of the encoder's and of the task's files.
+        sources: signature (:func:`harness.fingerprint.signature`) of each of them when that was taken.
     """
 
     id: str
@@ -61,6 +47,7 @@ class Cell:
     skip: str | None
     cache_dir: Path
     files: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -80,12 +67,17 @@ def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell
     """
     given = typed(config)
     _need_groups(given)
+    if given["trainer"]["select"] == "last" and isinstance(given["trainer"]["patience"], int):
+        raise HarnessError(
+            f"trainer.patience={given['trainer']['patience']}: trainer.select=last runs all epochs and takes "
+            "the last one; leave patience out or give trainer.select=best"
+        )
     task = _build_task(given["task"])
     resolved = resolve(given)
     _check_windows(resolved["trainer"], truncate=task.truncate)
     reason = reason_to_skip(resolved, n_texts=task.n_texts)
     cache_dir = cache_folder(given["cache_dir"])
-    files = {} if reason else _files(resolved, cache_dir)
+    files, sources = ({}, {}) if reason else _files(resolved, cache_dir)
     cell = cell_id(resolved, files)
     folder = Path(given["results_dir"]).expanduser().absolute()
     for part in (resolved["task"]["name"], resolved["encoder"]["name"], resolved["strategy"]["name"], cell):
@@ -99,7 +91,29 @@ def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell
         skip=reason,
         cache_dir=cache_dir,
         files=files,
+        sources=sources,
     )
+
+
+def verify(cell: Cell) -> None:
+    """Refuse to go on with files that are no longer those the cell is named after. Cheap while their
+    signatures stay; else they are read again.
+
+    Raises:
+        HarnessError: a file has changed or gone since the cell was resolved.
+    """
+    try:
+        if all(signature(Path(path)) == tuple(known) for path, known in cell.sources.items()):
+            return
+    except OSError:
+        pass  # what is missing is named below
+    files, _ = _files(cell.config, cell.cache_dir)
+    changed = [f"the {group}'s" for group in files if files[group] != cell.files.get(group)]
+    if changed:
+        raise HarnessError(
+            f"{' and '.join(changed)} files have changed since the sweep began; run the same command again, "
+            "it will be another cell"
+        )
 
 
 def _build_task(config: Mapping[str, Any]) -> Any:
@@ -136,165 +150,21 @@ def read_data(cell: Cell) -> tuple[Any, Splits]:
     return task, splits
 
 
-def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill what was left open: explicit values stay, then the encoder's recipe for the strategy, then the
-    strategy's own, then the engine's defaults."""
-    out: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
-    strategy = Strategy.from_config(out["strategy"])
-    rates = {k: getattr(strategy, k) for k in ("lr", "relative_lr", "layer_decay")}
-    out["strategy"] |= rates  # as numbers, a factor of one left out
-    if out["strategy"].pop("thaw", None) is not None and strategy.thaw is not None:
-        out["strategy"]["thaw"] = strategy.thaw
-    recipe = _recipe(out["encoder"], out["strategy"])
-    for key, section in RECIPE.items():
-        # patience: null is an answer (never stop early)
-        if out[section][key] == "auto" or (out[section][key] is None and key != "patience"):
-            out[section][key] = recipe.get(key, FALLBACK[key])
-    if out["schedule"]["name"] == "auto":
-        out["schedule"]["name"] = recipe.get("schedule", FALLBACK["schedule"])
-    out = typed(out)
-    out["encoder"]["table"] = is_table(out["encoder"])
-    features = strategy.features or out["encoder"]["table"]
-    can_join = bool(out["encoder"].get("joint"))
-    # an encoder that reads one text at a time needs a body where question and context meet
-    apart = not can_join and out["task"].get("feature_body") == "attention_flow"
-    out["body"] = _body(out["body"], recipe, features=features or apart, task=out["task"])
-    if out["encoder"].get("pairs", "auto") == "auto":
-        out["encoder"]["pairs"] = "joint" if can_join and not features else "separate"
-    if out["encoder"]["pairs"] == "joint" and not can_join:
-        raise HarnessError(
-            f"encoder.pairs=joint: {out['encoder']['name']} reads one text at a time, valid: separate"
-        )
-    _choose_layers(out["encoder"], recipe)
-    return out
-
-
-def _choose_layers(encoder: dict[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Layers left open are the recipe's, else the top one; what a mix does counts only where there is one."""
-    if encoder.get("layers", "auto") == "auto":
-        encoder["layers"] = recipe.get("layers", "top")
-    options = encoder.pop("mix", None)
-    if options and encoder["layers"] != "top":
-        encoder["mix"] = options
-
-
-def is_table(encoder: Mapping[str, Any]) -> bool:
-    """Whether an encoder is nothing but an embedding table, or joins nothing but such."""
-    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
-    return bool(encoder.get("table")) or (bool(members) and all(is_table(m) for m in members))
-
-
-def has_table(encoder: Mapping[str, Any]) -> bool:
-    """Whether an encoder is or has as a member a table: the cell's seed draws its unknown word."""
-    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
-    return bool(encoder.get("table")) or any(has_table(m) for m in members)
-
-
-def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str, Any]:
-    recipes = _mapping(encoder.get("recipe"), where="encoder.recipe")
-    own = _mapping(recipes.get(strategy["name"]), where=f"encoder.recipe.{strategy['name']}")
-    merged = {**_mapping(strategy.get("recipe"), where="strategy.recipe"), **own}
-    known = {*RECIPE, "schedule", "body", "layers", "source"}
-    for key in merged:
-        if key not in known:
-            where = f"encoder {encoder['name']}, recipe.{strategy['name']}.{key}"
-            raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, known)}")
-    return {k: v for k, v in merged.items() if v is not None}
-
-
-def _mapping(value: Any, *, where: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise HarnessError(
-            f"{where}={value!r}: settings by name are wanted, such as {{lr: 1.0e-3, epochs: 5}}"
-        )
-    return dict(value or {})
-
-
-def _body(
-    body: Mapping[str, Any], recipe: Mapping[str, Any], *, features: bool, task: Mapping[str, Any]
-) -> dict[str, Any]:
-    if body["name"] != "auto":
-        return _plain_body(body)
-    chosen = recipe.get("body") or (task.get("feature_body", "bilstm") if features else "none")
-    return _plain_body(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
-
-
-def _plain_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what a body does anyway, so that asking for it makes no other cell."""
-    return {k: v for k, v in body.items() if (k, v) != ("features", "before")}
-
-
-def load_group(group: str, name: str) -> dict[str, Any]:
-    """An option of a configuration group as plain data, from the installed configuration.
-
-    Raises:
-        HarnessError: there is no such option.
-    """
-    return copy.deepcopy(_loaded(group, name))
-
-
-@functools.cache
-def _loaded(group: str, name: str) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-
-    from harness.paths import conf_dir
-
-    path = conf_dir() / group / f"{name}.yaml"
-    if not path.is_file():
-        names = [p.stem for p in path.parent.glob("*.yaml")]
-        raise HarnessError(f"{group}={name}: there is none of that name, {did_you_mean(name, names)}")
-    data = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    return {str(k): v for k, v in data.items()} if isinstance(data, dict) else {}
-
-
-def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
-    """Why the cell makes no sense or equals another one; None when it should run."""
-    encoder, strategy, body = (
-        resolved["encoder"],
-        Strategy.from_config(resolved["strategy"]),
-        resolved["body"],
-    )
-    name, layers = encoder["name"], encoder["layers"]
-    if encoder.get("table") and strategy.carry == "encoder" and not strategy.frozen:
-        return (
-            f"{name} is an embedding table: strategy={strategy.name} would be the same cell as embedding_init"
-        )
-    if layers != "top" and (encoder.get("table") or strategy.carry == "embeddings"):
-        return f"encoder.layers={layers}: an embedding table has no layers to choose from"
-    if strategy.layer_decay is not None and (encoder.get("table") or strategy.features):
-        return f"strategy.layer_decay={strategy.layer_decay}: no layers are fine-tuned here"
-    if body.get("features") == "after" and not _has_embeddings(encoder, strategy):
-        return f"body.features=after reads the embedding layer: encoder.layers=mix, not {layers}"
-    if body["name"] == "attention_flow" and n_texts == 1:
-        return "body=attention_flow joins two texts, the task has one"
-    if body["name"] == "attention_flow" and encoder["pairs"] == "joint":
-        return "body=attention_flow needs the texts apart: encoder.pairs=separate"
-    if (
-        resolved["task"].get("feature_body") == "attention_flow"
-        and encoder["pairs"] == "separate"
-        and body["name"] != "attention_flow"
-    ):
-        return f"body={body['name']} over separate texts: the question would never meet the context"
-    return None
-
-
-def _has_embeddings(encoder: Mapping[str, Any], strategy: Strategy) -> bool:
-    """Whether layer 0 is among what the body gets."""
-    layers = encoder["layers"]
-    table = encoder.get("table") or strategy.carry == "embeddings"
-    return bool(table) or layers == "mix" or (layers != "top" and layers[0] == 0)
-
-
-def _files(resolved: Mapping[str, Any], cache_dir: Path) -> dict[str, str]:
-    """Fingerprints of the encoder's and the task's files; of texts, line ends do not count."""
-    out = {}
+def _files(resolved: Mapping[str, Any], cache_dir: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+    """Fingerprints of the encoder's and the task's files, of texts without their line ends; and signatures of
+    the files, taken before they were read."""
+    out: dict[str, str] = {}
+    sources: dict[str, tuple[int, ...]] = {}
     for group, of in (("encoder", None), ("task", text_fingerprint)):
         find = resolved[group].get("_files_")
         files = locate(find)(resolved[group], cache_dir) if find else {}
         if group == "task":  # how a file is read may follow its ending
             files = {f"{role}{_ending(path)}": path for role, path in files.items()}
+        for path in files.values():
+            with contextlib.suppress(OSError):  # reading it says what is wrong
+                sources[str(path)] = signature(path)
         out[group] = files_fingerprint(files, of=of)
-    return out
+    return out, sources
 
 
 def variant(

@@ -104,7 +104,7 @@ def mix(key: str, value: Any) -> dict[str, Any]:
 
 
 _count = number(low=1, whole=True)
-_rate = number(low=0)
+_rate = number(low=0, high=1e30)
 SCHEDULES = ("constant", "linear", "cosine", "slanted")
 SECTIONS: dict[str, dict[str, Check]] = {
     "": {

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RUNNER = "harness.cell:run_cell"
+LEFT_BESIDE = (("trainer", "save", True, "model.safetensors"), ("logger", "name", "csv", "metrics.csv"))
+"""Settings that change no result but leave a file beside the record."""
 
 
 class CellFailed(Exception):
@@ -114,6 +116,7 @@ def launch(
     dry = _dry(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
     _check_data(plan.todo)
+    _note_unsaved(plan)
     if dry:
         _show(cells, plan, slots=len(places))
     records = plan.known if dry else execute(cells, plan, slots=places)
@@ -210,6 +213,19 @@ def run_again(cells: Sequence[Cell]) -> None:
 def dev_score(record: Record | None) -> float | None:
     """The primary metric on dev of a complete cell."""
     return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
+
+
+def _note_unsaved(plan: Plan) -> None:
+    """Say that cells which are complete do not get what was asked for now: it changes no result, so it makes
+    no other cell."""
+    for section, key, value, file in LEFT_BESIDE:
+        asked = [c for c in plan.complete if (c.config.get(section) or {}).get(key) == value]
+        lacking = [c for c in asked if not (c.folder / file).exists()]
+        if lacking:
+            _complain(
+                f"{section}.{key}: {len(lacking)} complete cells have no {file} and stay as they are, first "
+                f"{lacking[0].title}; overwrite=always runs them again"
+            )
 
 
 def _dry(cells: Sequence[Cell]) -> bool:

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import torch
 from cells import make_cell
+from pytorch_lightning.plugins.precision import MixedPrecision
+from torch.amp import GradScaler
 
+from harness import cell as cell_module
 from harness.assemble import assemble
 from harness.cell import EpochChoice, encoding_notes, fit, make_trainer, run_cell
 from harness.data.loading import step_order
@@ -204,3 +207,42 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
             step += 1
     fit(make_trainer(cell, built, []), built)
     assert built.model.losses == pytest.approx(losses, rel=1e-4)
+
+
+def test_a_model_whose_outputs_are_nan_has_diverged(tmp_path: Path) -> None:
+    cell = make_cell(
+        tmp_path, "task=demo_topic", "encoder=demo_bert", "limit=16", "optimizer.lr=1e25", "trainer.epochs=1",
+        "schedule=constant", "schedule.warmup=0", "trainer.batch_size=1000", "optimizer.max_grad_norm=null",
+        "optimizer.weight_decay=1e25",
+    )  # fmt: skip
+    with pytest.raises(HarnessError, match="diverged"):
+        run_cell(cell)
+
+
+def test_half_precision_unscales_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA: Lightning's plugin with a gradient scaler, here on the CPU."""
+    made = cell_module.make_trainer
+
+    def scaled(*arguments: Any) -> Any:
+        trainer = made(*arguments)
+        trainer.strategy.precision_plugin = MixedPrecision("16-mixed", "cpu", scaler=GradScaler("cpu"))
+        return trainer
+
+    monkeypatch.setattr(cell_module, "make_trainer", scaled)
+    cell = make_cell(
+        tmp_path, "task=demo_topic", "encoder=demo_static", "strategy=embedding_init", "limit=16",
+        "trainer.epochs=2", "trainer.threads=1",
+    )  # fmt: skip
+    assert run_cell(cell).status == "complete"
+
+
+def test_features_that_cannot_be_kept_are_computed_all_the_same(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, "task=demo_topic", "encoder=demo_bert", "strategy=frozen", "limit=16",
+                     "trainer.epochs=1")  # fmt: skip
+    (tmp_path / "cache").write_text("a file in the way")
+    record = run_cell(cell)
+    assert record.status == "complete"
+    assert any("features cannot be kept" in w for w in record.warnings)
+    (tmp_path / "cache").unlink()
+    again = run_cell(cell)
+    assert again.test == record.test

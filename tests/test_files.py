@@ -240,3 +240,19 @@ def test_locate_says_what_is_missing(tmp_path: Path) -> None:
         locate({"path": str(tmp_path / "nowhere")})
     with pytest.raises(HarnessError, match="is a folder"):
         locate({"train": str(tmp_path)})
+
+
+def test_utf_32_is_known_by_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("text label\n한국 x\n".encode("utf-32"))
+    assert open_text(tmp_path / "a.txt").read() == "text label\n한국 x\n"
+
+
+def test_text_that_is_neither_utf_8_nor_latin_1_is_refused_with_the_mend(tmp_path: Path) -> None:
+    text = "이 영화는 정말 재미있다 1\n" * 20
+    (tmp_path / "a.txt").write_bytes(text.encode("cp949"))
+    with pytest.raises(HarnessError, match="cp949"):
+        open_text(tmp_path / "a.txt")
+    assert open_text(tmp_path / "a.txt", encoding="cp949").read() == text
+    french = "L'été dernier, Zoë a goûté un café crème à Orléans.\n" * 5
+    (tmp_path / "b.txt").write_bytes(french.encode("latin-1"))
+    assert open_text(tmp_path / "b.txt").read() == french

@@ -23,6 +23,10 @@ LIGHT = (
     "harness.leaderboard.command", "harness.leaderboard.board", "harness.leaderboard.render",
     "tasks.classification.columns", "tasks.classification.reader", "tasks.classification.scoring",
     "tasks.tagging.columns", "tasks.tagging.sources", "tasks.tagging.schemes", "tasks.tagging.scoring",
+    "tasks.regression.scoring", "tasks.regression.counts", "tasks.classification.counts",
+    "tasks.tagging.counts", "tasks.tagging.characters", "tasks.span_qa.counts",
+    "harness.ensemble", "harness.plan", "harness.lease",
+    "harness.stored", "harness.commands.rerun", "harness.commands.ensemble", "harness.data.counts",
     "tasks.span_qa.data", "tasks.span_qa.reader", "tasks.span_qa.scoring",
 )  # fmt: skip
 

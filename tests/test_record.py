@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.outcome import previous
+from harness.predictions import read_predictions, write_predictions
 from harness.record import Costs, Record, iter_records, read_record, write_record
 from harness.resolve import Cell
+from harness.task import Prediction
 
 
 def record() -> Record:
@@ -73,3 +76,14 @@ def test_a_newer_record_is_left_alone(tmp_path: Path) -> None:
     (cell.folder / "record.json").write_text("{")
     assert previous(cell) is None
     assert [p.name.split("-")[0] for p in cell.folder.iterdir()] == ["record.json.damaged"]
+
+
+def test_half_a_surrogate_pair_is_written_and_read_back(tmp_path: Path) -> None:
+    text = "cut \ud83d emoji, 한국"
+    example = Example(f"id {text}", (Text.from_string(text),), {"text": text}, tags=(text,))
+    write_predictions(tmp_path, {"test": ([example], {example.id: Prediction(text, extra=[text])})})
+    (row,) = read_predictions(tmp_path)
+    assert (row["gold"], row["prediction"], row["extra"]) == ({"text": text}, text, [text])
+    record = Record(status="failed", task="t", encoder="e", strategy="s", cell="c", seed=0, reason=text)
+    write_record(tmp_path, record)
+    assert read_record(tmp_path).reason == text

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from cells import composed, make_cell
 
+from harness.cell import run_cell
 from harness.errors import HarnessError
 from harness.identity import identity, slug
-from harness.resolve import Cell, is_table, prepare
+from harness.resolve import Cell, prepare, verify
+from harness.skips import is_table
 
 BERT = ["encoder=demo_bert", "task=demo_topic"]
 
@@ -140,7 +142,7 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
     ("key", "value", "word"),
     [
         ("optimizer.lr", "fast", "a number is wanted"),
-        ("optimizer.lr", "-1", ">= 0"),
+        ("optimizer.lr", "-1", "between 0"),
         ("optimizer.lr", ".nan", "a number is wanted"),
         ("trainer.epochs", "2.5", "whole number"),
         ("trainer.epochs", "0", ">= 1"),
@@ -262,3 +264,36 @@ def test_names_are_text_however_they_are_written(tmp_path: Path) -> None:
     prepared = prepare(config)
     assert (prepared.config["task"]["name"], prepared.config["encoder"]["name"]) == ("2014", "7")
     assert prepared.folder.parts[-5:-3] == ("2014", "7")
+
+
+def test_patience_says_nothing_when_the_last_epoch_is_taken(tmp_path: Path) -> None:
+    base = ["encoder=demo_bert", "strategy=embedding_init", "task=demo_topic", "trainer.select=last"]
+    cell = make_cell(tmp_path, *base)
+    assert cell.config["trainer"]["patience"] is None
+    assert make_cell(tmp_path, *base, "trainer.patience=null").id == cell.id
+    with pytest.raises(HarnessError, match="select=last"):
+        make_cell(tmp_path, *base, "trainer.patience=2")
+
+
+def test_a_table_takes_no_joint_pairs(tmp_path: Path) -> None:
+    cell = make_cell(
+        tmp_path, "encoder=demo_bert", "strategy=embedding_init", "task=demo_qa", "encoder.pairs=joint"
+    )
+    assert cell.skip is not None
+    assert "encoder.pairs=joint" in cell.skip
+
+
+def test_files_that_changed_since_a_cell_was_resolved_are_refused(tmp_path: Path) -> None:
+    data = tmp_path / "train.csv"
+    data.write_text("text,label\n" + "good day,a\nbad day,b\n" * 20)
+    cell = make_cell(
+        tmp_path, "encoder=demo_bert", "task=text_classification", "task.name=mine", f"task.train={data}"
+    )
+    verify(cell)
+    data.touch()
+    verify(cell)  # another time, the same content
+    data.write_text("text,label\n" + "good day,b\nbad day,a\n" * 20)
+    with pytest.raises(HarnessError, match="the task's files have changed"):
+        verify(cell)
+    with pytest.raises(HarnessError, match="the task's files have changed"):
+        run_cell(cell)

@@ -11,6 +11,7 @@ from harness.data.text import Example, Text
 from harness.data.units import Encoded, UnitRow
 from harness.task import HeadInput
 from tasks.tagging.head import TaggingHead
+from tasks.tagging.schemes import bridge
 from tasks.tagging.scoring import span_counts
 
 torch.set_num_threads(1)
@@ -107,11 +108,11 @@ def test_loss_without_any_target_is_zero_and_has_a_gradient() -> None:
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_b05_a_word_that_the_tokenizer_deleted(pooling: str) -> None:
     # [CLS] ana runs [SEP]: the zero-width space in the middle has no unit
-    row = unit_row([-1, 0, 2, -1], [1, -1, 2], values=[2, 1, 2, 2])
+    row = unit_row([-1, 0, 2, -1], [1, -1, 2], values=[2, 1, 0, 2])
     head = identity_head(word_pooling=pooling)
     batch = batch_of([(example(["Ana", "\u200b", "runs"]), [row])])
     (prediction,) = head.decode(head(encode(batch), batch), batch)
-    assert prediction.value == ["B-PER", "O", "I-PER"]
+    assert prediction.value == ["B-PER", "O", "O"]
     assert prediction.extra["no_units"] == [1]
     assert len(prediction.scores) == 9
 
@@ -159,3 +160,21 @@ def test_dropout_only_while_training() -> None:
 
 def _decode(head: TaggingHead, batch: Batch) -> list:
     return head.decode(head(encode(batch), batch), batch)
+
+
+@pytest.mark.parametrize(
+    ("read", "filled"),
+    [
+        (["B-TI", None, "I-TI"], ["B-TI", "I-TI", "I-TI"]),
+        (["B-TI", None, None, "I-TI", None, "I-TI"], ["B-TI", *["I-TI"] * 5]),
+        (["B-TI", None, "B-TI"], ["B-TI", None, "B-TI"]),
+        (["B-TI", None, "I-PS"], ["B-TI", None, "I-PS"]),
+        (["O", None, "I-PS"], ["O", None, "I-PS"]),
+        ([None, "I-PS", None], [None, "I-PS", None]),
+        ([], []),
+    ],
+)
+def test_words_that_cannot_be_read_belong_to_the_entity_around_them(
+    read: list[str | None], filled: list[str | None]
+) -> None:
+    assert bridge(read) == filled

@@ -21,7 +21,15 @@ ROLES = ("train", "dev", "test")
 NONE = "none"
 """Value of ``dev`` that asks for no split at all, where null asks for one to be cut."""
 
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as UTF-16's does
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_FOREIGN = 0.3
+"""Share of bytes beyond ASCII above which a text that is not UTF-8 is no Latin-1 either."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -123,6 +131,12 @@ def _auto(data: bytes, path: Path, notes: list[str] | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
+        beyond = sum(byte >= 0x80 for byte in data[: 1 << 20]) / len(data[: 1 << 20])
+        if beyond > _FOREIGN:
+            raise HarnessError(
+                f"{path}: neither UTF-8 nor, with {beyond:.0%} of its bytes beyond ASCII, Latin-1; give its "
+                "encoding, such as task.encoding=cp949, gb18030, shift_jis, cp1251"
+            ) from None
         if notes is not None:
             line = data.count(b"\n", 0, e.start) + 1
             notes.append(f"{path.name} is not UTF-8 (line {line}) and was read as latin-1")

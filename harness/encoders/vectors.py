@@ -171,7 +171,8 @@ def content_fingerprint(path: Path, *, cache_dir: Path, key: Sequence[Any]) -> s
     if not path.is_file():
         raise HarnessError(f"{path}: there is no such file of word vectors; give encoder.path=FILE")
     stat = path.stat()
-    seen = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    # the time of the last change of any kind is one that nobody can set
+    seen = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     note = cache_dir / "vectors" / ".seen" / data_fingerprint(seen)[:32]
     try:
         digest = note.read_text()

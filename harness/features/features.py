@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def write_features(
         block = _states(encoder, units, layers=layers, autocast=autocast)
         if states is None:
             shape = (int(starts[-1]), *block.shape[2:])
-            states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float32, shape)
+            states = _mapped(folder / "states.npy", shape)
         for i, state in zip(batch, block, strict=True):
             states[starts[i] : starts[i + 1]] = state[: len(rows[i])]
         done += len(batch)
@@ -157,6 +158,20 @@ def write_features(
     meta["report"] = encoder.tokenizer.report()
     meta["seconds"] = time.perf_counter() - begin
     (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap:
+    """A new mapped float32 array, its room on the disk reserved: writing to a mapped file on a full one is a
+    bus error.
+
+    Raises:
+        OSError: there is no room.
+    """
+    array: np.memmap = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as f:
+            os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
+    return array
 
 
 @torch.inference_mode()

@@ -10,6 +10,7 @@ import numpy as np
 from harness.data.averages import log_mean
 from harness.errors import HarnessError
 from harness.task import Prediction
+from tasks.tagging.schemes import bridge
 
 
 def average_labels(
@@ -47,7 +48,8 @@ def average_labels(
             joined[word] = log_mean(scores[said[:, word], word])
     heard: np.ndarray = np.asarray(said.any(axis=0))
     best = joined.argmax(axis=1).tolist() if n else []
-    value = [labels[b] if h else fallback for b, h in zip(best, list(heard), strict=True)]
+    read = bridge([labels[b] if h else None for b, h in zip(best, list(heard), strict=True)])
+    value = [fallback if label is None else label for label in read]
     extra: dict[str, Any] = {"shape": [n, len(labels)], "labels": list(labels)}
     if not heard.all():
         extra["no_units"] = np.flatnonzero(~heard).tolist()

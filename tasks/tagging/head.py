@@ -13,6 +13,7 @@ from harness.data.batch import IGNORE, Batch
 from harness.data.text import Example
 from harness.data.units import Encoded, owned_word_states
 from harness.task import HeadInput, Prediction
+from tasks.tagging.schemes import bridge
 
 
 class TaggingHead(nn.Module):
@@ -64,7 +65,8 @@ class TaggingHead(nn.Module):
 
         ``value`` is a list of W labels, or what ``finish`` makes of it, and ``scores`` the W * L logits, word
         by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the
-        words that the tokenizer deleted, which get the fallback label and logits of 0.
+        words that the tokenizer deleted, with logits of 0: inside an entity that goes on behind them they
+        belong to it, elsewhere they get the fallback label.
         """
         logits = outputs["logits"].detach().float().cpu()
         owned = (batch.units[-1].word_units >= 0).cpu()
@@ -81,7 +83,8 @@ class TaggingHead(nn.Module):
         seen = owned[:, :n_words].any(dim=0)
         joined = logits[row, words] * seen[:, None]  # (n_words, L)
         best = joined.argmax(dim=1).tolist() if n_words else []
-        value = [self.labels[b] if s else self.fallback for b, s in zip(best, seen.tolist(), strict=True)]
+        read = [self.labels[b] if s else None for b, s in zip(best, seen.tolist(), strict=True)]
+        value = [self.fallback if label is None else label for label in bridge(read)]
         extra: dict[str, object] = {"shape": [n_words, len(self.labels)], "labels": self.labels}
         missing = [w for w, s in enumerate(seen.tolist()) if not s]
         if missing:

@@ -206,3 +206,19 @@ def from_entities(spans: Iterable[Entity], length: int, *, scheme: str = "iob2")
         if scheme == "bioes":
             out[end - 1] = f"{'S' if end - start == 1 else 'E'}-{kind}"
     return out
+
+
+def bridge(labels: Sequence[str | None]) -> list[str | None]:
+    """Fill labels of words that could not be read (None) inside an entity: ``B-X None I-X`` is one entity."""
+    out = list(labels)
+    at = 0
+    while at < len(out):
+        end = at
+        while end < len(out) and out[end] is None:
+            end += 1
+        before, behind = (out[at - 1] if at else None), (out[end] if end < len(out) else None)
+        inside = behind is not None and behind.startswith("I-") and before in (behind, f"B-{behind[2:]}")
+        if end > at and inside:
+            out[at:end] = [behind] * (end - at)
+        at = end + 1
+    return out
