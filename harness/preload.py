@@ -18,9 +18,11 @@ MODULES = (
     "harness.cell",
     # what the first use of these would import in every child anew
     "pandas",
+    "pyarrow.pandas_compat",  # at the first table that is written
     "pyarrow.parquet",
     "safetensors.torch",
     "torch._dynamo",
+    "torch.profiler._cupti_monitor",
     "torch.optim",
     "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto",

@@ -17,6 +17,11 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeDumper as _Dumper
+except ImportError:  # PyYAML without its C part
+    from yaml import SafeDumper as _Dumper
+
 from harness.errors import HarnessError, NewerSchema
 
 SCHEMA = 1
@@ -122,7 +127,7 @@ def write_record(folder: Path, record: Record) -> None:
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``: the resolved configuration."""
-    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+    text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     write_atomic(folder / CONFIG, text.encode())
 
 

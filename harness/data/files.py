@@ -28,6 +28,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_ASCII = bytes(range(0x80))
 _FOREIGN = 0.3
 """Share of bytes beyond ASCII above which a text that is not UTF-8 is no Latin-1 either."""
 
@@ -131,7 +132,8 @@ def _auto(data: bytes, path: Path, notes: list[str] | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
-        beyond = sum(byte >= 0x80 for byte in data[: 1 << 20]) / len(data[: 1 << 20])
+        head = data[: 1 << 20]
+        beyond = len(head.translate(None, _ASCII)) / len(head)
         if beyond > _FOREIGN:
             raise HarnessError(
                 f"{path}: neither UTF-8 nor, with {beyond:.0%} of its bytes beyond ASCII, Latin-1; give its "
