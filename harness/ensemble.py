@@ -74,7 +74,8 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     folder = _folder(members, record)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, _config(members, record))
-    write_predictions(folder, {split: (parts[split], predicted[split]) for split in SPLITS})
+    counted = write_predictions(folder, {s: (parts[s], predicted[s]) for s in SPLITS}, task=task)
+    record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     spent = time.perf_counter() - begin
     record.costs.overhead_seconds += spent

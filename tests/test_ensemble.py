@@ -21,6 +21,7 @@ from harness.errors import HarnessError
 from harness.predictions import read_predictions, write_predictions
 from harness.record import Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction
+from tasks.classification.averaging import average_classes
 from tasks.span_qa.averaging import average_spans
 from tasks.tagging.averaging import average_labels
 
@@ -92,6 +93,21 @@ def test_the_mean_can_differ_from_every_member(tmp_path: Path) -> None:
     assert len(read_predictions(folder, split="dev")) == record.n_dev == 6
 
 
+def test_u13_probabilities_are_averaged_and_not_logits() -> None:
+    examples = [Example(str(n), (Text.from_string("a"),), "0") for n in range(2)]
+    forward, backward = [[0.7, 0.3], [0.6, 0.4]], [[0.4, 0.6], [0.1, 0.9]]
+    shift = 5.0  # logits of one member may lie anywhere
+    members = [
+        {e.id: Prediction("?", (np.log(p) + by).tolist()) for e, p in zip(examples, theirs, strict=True)}
+        for theirs, by in ((forward, 0.0), (backward, shift))
+    ]
+    joined = average_classes(members, examples, labels=["0", "1"])
+    np.testing.assert_allclose(
+        [softmax(joined[e.id].scores) for e in examples], [[0.55, 0.45], [0.35, 0.65]], atol=1e-9
+    )
+    assert [joined[e.id].value for e in examples] == ["0", "1"]
+
+
 def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = two(tmp_path)
     folder, _ = combine(folders)
@@ -106,6 +122,7 @@ def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.Captu
     assert record.costs.total_seconds > 10
     assert record.costs.examples_per_second == 3
     assert record.coverage == {"words": 9}
+    assert record.aggregate, "intervals can be computed of it"
     assert any("mean of the members' class probabilities" in note for note in record.notes)
     assert main(["leaderboard", str(tmp_path / "results"), "--partial"]) == 0
     assert "demo_gpt+demo_static" in capsys.readouterr().out
