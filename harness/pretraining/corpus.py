@@ -1,0 +1,123 @@
+"""A plain text corpus: one sentence or paragraph a line, blank lines between documents; torch-free.
+
+The held-out share is drawn by documents, with the seed of the division only, so that every family and every
+training seed is measured on the same text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.data.files import open_text
+from harness.data.text import split_words
+from harness.errors import HarnessError
+from harness.fingerprint import data_fingerprint
+
+Document = tuple[str, ...]
+"""The lines of a document, blanks at their ends removed, none empty."""
+ENDINGS = (".txt", ".txt.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Documents to train on and documents held out.
+
+    Attributes:
+        train, held_out: documents in the order of the corpus.
+        fingerprint: hex digest of all documents and of how they were divided.
+        notes: what a reader must know of how it was read.
+    """
+
+    train: tuple[Document, ...]
+    held_out: tuple[Document, ...]
+    fingerprint: str
+    notes: tuple[str, ...] = field(default=())
+
+    def words(self, *, held_out: bool = False) -> int:
+        """Words of a part by the common word splitter."""
+        return count_words(self.held_out if held_out else self.train)
+
+
+def count_words(documents: Sequence[Document]) -> int:
+    """Words by the common word splitter."""
+    return sum(len(split_words(line)) for document in documents for line in document)
+
+
+def read_corpus(
+    where: str | Path, *, held_out: float = 0.05, division_seed: int = 0, encoding: str = "auto"
+) -> Corpus:
+    """Read and divide a corpus.
+
+    Args:
+        where: a text file (``.gz`` is unpacked), or a folder of ``.txt`` and ``.txt.gz`` files, which are read
+            in the order of their paths, folders in it included. The end of a file ends a document.
+        held_out: share of the documents, drawn at random; 0 = none. At least one when it is not 0.
+        division_seed: of that draw.
+        encoding: see :func:`harness.data.files.decode`.
+
+    Raises:
+        HarnessError: no such file, no text in it, or nothing left to train on.
+    """
+    notes: list[str] = []
+    documents: list[Document] = []
+    for path in corpus_files(Path(where).expanduser()):
+        documents += _documents(path, encoding=encoding, notes=notes)
+    if not documents:
+        raise HarnessError(f"corpus={where}: holds no text; one sentence a line is wanted")
+    return divide(documents, held_out=held_out, seed=division_seed, notes=notes, where=str(where))
+
+
+def divide(
+    documents: Sequence[Document], *, held_out: float, seed: int = 0, notes: Sequence[str] = (), where: str
+) -> Corpus:
+    """Documents as a corpus, a share of them held out; ``where`` is for messages.
+
+    Raises:
+        HarnessError: nothing is left to train on.
+    """
+    if not 0 <= held_out < 1:
+        raise HarnessError(f"held_out={held_out}: a share of the documents, from 0 to below 1, is wanted")
+    count = max(1, round(held_out * len(documents))) if held_out else 0
+    if count >= len(documents):
+        raise HarnessError(
+            f"corpus={where}: {len(documents)} document, so that none is left to train on when one is held "
+            "out; put blank lines between documents, or say held_out=0"
+        )
+    kept = set(random.Random(seed).sample(range(len(documents)), count))
+    return Corpus(
+        train=tuple(d for i, d in enumerate(documents) if i not in kept),
+        held_out=tuple(d for i, d in enumerate(documents) if i in kept),
+        fingerprint=data_fingerprint([[list(d) for d in documents], held_out, seed]),
+        notes=tuple(notes),
+    )
+
+
+def corpus_files(where: Path) -> list[Path]:
+    """The text files of a corpus.
+
+    Raises:
+        HarnessError: there are none.
+    """
+    if not where.is_dir():
+        return [where]
+    found = sorted(p for p in where.rglob("*") if p.is_file() and p.name.lower().endswith(ENDINGS))
+    if not found:
+        raise HarnessError(f"corpus={where}: no {' or '.join(ENDINGS)} file in this folder")
+    return found
+
+
+def _documents(path: Path, **options: Any) -> Iterator[Document]:
+    lines: list[str] = []
+    for line in open_text(path, **options):
+        text = line.strip()
+        if text:
+            lines.append(text)
+        elif lines:
+            yield tuple(lines)
+            lines = []
+    if lines:
+        yield tuple(lines)
