@@ -168,6 +168,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
     record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
     record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
+    record.mix = learnt_mix(assembly)
     return record
 
 
@@ -241,6 +242,19 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         versions={**versions(), **result_versions(config)},
         git=git_state(),
     )
+
+
+def learnt_mix(assembly: Assembly) -> dict[str, list[float]]:
+    """The weights of the scalar mix as the record keeps them; empty without one."""
+    model, out = assembly.model, {}
+    for prefix, mix in (("", model.mix), ("late_", model.late_mix)):
+        if mix is not None:
+            out[f"{prefix}weights"] = mix.weights
+            out[f"{prefix}gamma"] = [float(mix.gamma.detach())]
+    if out:
+        count = len(out["weights"])
+        out["layers"] = [float(i) for i in (range(count) if isinstance(model.layers, str) else model.layers)]
+    return out
 
 
 def result_versions(config: Mapping[str, Any]) -> dict[str, str]:

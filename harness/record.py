@@ -74,6 +74,9 @@ class Record:
             (:class:`harness.data.counts.Aggregate`); empty when there are no counts.
         degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
         trained_bytes: size of the trained parameters; 0 in records from before it was kept.
+        mix: what the scalar mix of layers has learnt: ``layers`` (their numbers, 0 the embeddings), ``weights``
+            (their shares, summing to 1), ``gamma``, and ``late_weights``, ``late_gamma`` of the mix behind the
+            body, if any; empty without a mix.
         members: of an ensemble, ``task/encoder/strategy/id/seed-n`` of the cells that it averages.
     """
 
@@ -109,6 +112,7 @@ class Record:
     aggregate: str = ""
     degenerate: str = ""
     trained_bytes: int = 0
+    mix: dict[str, list[float]] = field(default_factory=dict)
     members: list[str] = field(default_factory=list)
     started: str = ""
     finished: str = ""
@@ -167,6 +171,7 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "dict[str, float | None]": (int, float, type(None)),
     "dict[str, float]": (int, float, type(None)),
     "dict[str, str]": (str,),
+    "dict[str, list[float]]": (list,),
 }
 
 
