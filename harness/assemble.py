@@ -15,6 +15,7 @@ from harness.build import META, build
 from harness.data.loading import Batching, HarnessData, Item, all_examples, make_items
 from harness.data.sequences import Sequences
 from harness.data.units import UnitRow
+from harness.ddp import ALONE, World
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError
 from harness.features.features import (
@@ -74,9 +75,10 @@ class Assembly:
     items: dict[str, list[Item]]
     data: HarnessData
     model: TransferModel
+    world: World = ALONE
 
 
-def assemble(cell: Cell, progress: Progress) -> Assembly:
+def assemble(cell: Cell, progress: Progress, world: World = ALONE) -> Assembly:
     """Read the data, load or recall the encoder, build the model. The global seed must be set."""
     config = cell.config
     progress({"phase": "read"})
@@ -84,14 +86,15 @@ def assemble(cell: Cell, progress: Progress) -> Assembly:
     verify(cell)
     task, splits = read_data(cell)
     sequences = Sequences.of(all_examples(splits), joint=config["encoder"]["pairs"] == "joint")
-    encoding = encode(cell, task, sequences, progress)
+    with world.first_ahead():
+        encoding = encode(cell, task, sequences, progress)
     # whether features came from the cache must not move the generator that initialises the task's weights
     torch.manual_seed(cell.seed)
     items = {
         name: make_items(examples, sequences, encoding.windows, task=task if name == "train" else None)
         for name, examples in splits.items()
     }
-    model = build_model(cell, task, encoding.encoder, n_train=len(splits.train))
+    model = build_model(cell, task, encoding.encoder, n_train=len(splits.train), world=world)
     trainer = config["trainer"]
     batching = Batching(
         batch_size=trainer["batch_size"],
@@ -99,8 +102,8 @@ def assemble(cell: Cell, progress: Progress) -> Assembly:
         max_units=trainer["max_units_per_batch"],
         seed=cell.seed,
     )
-    data = HarnessData(items, batching=batching, pad=encoding.pad)
-    return Assembly(task, splits, encoding, items, data, model)
+    data = HarnessData(items, batching=batching, pad=encoding.pad, rank=world.rank, size=world.size)
+    return Assembly(task, splits, encoding, items, data, model, world)
 
 
 def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding:
@@ -225,7 +228,9 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
     return data_fingerprint(parts)[:32]
 
 
-def build_model(cell: Cell, task: Task, encoder: Encoder, *, n_train: int) -> TransferModel:
+def build_model(
+    cell: Cell, task: Task, encoder: Encoder, *, n_train: int, world: World = ALONE
+) -> TransferModel:
     """Body, head and training plan around an encoder; weights from torch's global generator."""
     config = cell.config
     options = {k: v for k, v in config["body"].items() if k not in (*META, "name")}
@@ -250,6 +255,7 @@ def build_model(cell: Cell, task: Task, encoder: Encoder, *, n_train: int) -> Tr
         layers=config["encoder"]["layers"],
         mix=config["encoder"].get("mix"),
         training=training_plan(config, n_train=n_train),
+        world=world,
     )
     if config["trainer"]["gradient_checkpointing"]:
         encoder.gradient_checkpointing()
@@ -270,13 +276,13 @@ def training_plan(config: dict[str, Any], *, n_train: int) -> Training:
 
 
 def pick_device(accelerator: str) -> torch.device:
-    """The device Lightning would take for ``accelerator``.
+    """The device Lightning would take for ``accelerator``; of several CUDA devices this rank's.
 
     Raises:
         HarnessError: there is no such device here.
     """
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return torch.device("cuda", 0)
+        return torch.device("cuda", torch.cuda.current_device())
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
         return torch.device("mps")
     if accelerator not in ("auto", "cpu"):

@@ -21,9 +21,10 @@ import torch
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.data.text import Example
+from harness.ddp import ALONE, World
 from harness.features.features import FeatureEncoder
 from harness.identity import ENGINE_VERSION
-from harness.predictions import write_predictions
+from harness.predictions import Summary, write_predictions
 from harness.provenance import git_state, host, versions
 from harness.record import Costs, Record, write_config, write_record
 from harness.resolve import Cell
@@ -45,12 +46,20 @@ class EpochChoice(pl.Callback):
         keep: ``best`` or ``last``.
         patience: epochs without improvement before stopping; None = never.
         progress: told of each epoch.
+        world: the ranks that predict together. The first scores; all know the scores and so decide alike.
     """
 
     def __init__(
-        self, task: Task, examples: Sequence[Example], *, keep: str, patience: int | None, progress: Progress
+        self,
+        task: Task,
+        examples: Sequence[Example],
+        *,
+        keep: str,
+        patience: int | None,
+        progress: Progress,
+        world: World = ALONE,
     ) -> None:
-        self.task, self.examples, self.progress = task, examples, progress
+        self.task, self.examples, self.progress, self.world = task, examples, progress, world
         self.keep, self.patience = keep, patience
         self.history: list[float] = []
         self.epoch: int | None = None
@@ -64,18 +73,20 @@ class EpochChoice(pl.Callback):
         self._begin = time.perf_counter()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        scores = self.task.score(pl_module.predicted, self.examples)
+        predicted = self.world.collect(pl_module.predicted)
+        scores = self.world.on_first(lambda: self.task.score(predicted, self.examples))
         score = float(scores[self.task.metric])
         self.history.append(score)
         if self.keep == "last" or self._better(score):
             self.epoch, self.scores = len(self.history), scores
-            self.predicted = dict(pl_module.predicted)
+            self.predicted = predicted
             if self.keep == "best":
                 self.state = pl_module.trained_state()
         elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
             trainer.should_stop = True
         self.progress({"phase": "dev", "epoch": len(self.history), "score": score})
-        print(f"epoch {len(self.history)}: dev {self.task.metric} {score:.4f}")
+        if self.world.first:
+            print(f"epoch {len(self.history)}: dev {self.task.metric} {score:.4f}")
         self.seconds += time.perf_counter() - self._begin
 
     def _better(self, score: float) -> bool:
@@ -102,7 +113,7 @@ class StepProgress(pl.Callback):
 
 
 def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
-    """Run ``cell`` and leave its record.
+    """Run ``cell`` and leave its record: in this process, or where it takes several devices in one for each.
 
     Args:
         cell: from :func:`harness.resolve.prepare`.
@@ -115,30 +126,52 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     Raises:
         HarnessError: bad data or a run that diverged. The caller records failures.
     """
-    started, begin = datetime.now(UTC), time.perf_counter()
-    cell.folder.mkdir(parents=True, exist_ok=True)
-    write_config(cell.folder, cell.config)
+    if cell.config["trainer"]["devices"] > 1:
+        from harness.cell_ddp import run_ranks
+
+        return run_ranks(cell, progress)
     if cell.config["trainer"]["threads"]:
         torch.set_num_threads(cell.config["trainer"]["threads"])
+    return run_here(cell, progress, ALONE)
+
+
+def run_here(cell: Cell, progress: Progress, world: World) -> Record:
+    """What each rank of a cell does, or the one process that runs it; the first rank writes.
+
+    Raises:
+        HarnessError: as :func:`run_cell`.
+    """
+    started, begin = datetime.now(UTC), time.perf_counter()
+    if world.first:
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        write_config(cell.folder, cell.config)
     pl.seed_everything(cell.seed, verbose=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        assembly = assemble(cell, progress)
+        assembly = assemble(cell, progress, world)
         record = _train_and_score(cell, assembly, progress)
     # deprecations speak of code, not of results
     told = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
     record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in told})
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     _close_costs(record.costs, assembly, total=time.perf_counter() - begin)
-    write_record(cell.folder, record)
+    if world.first:
+        write_record(cell.folder, record)
     return record
 
 
 def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Record:
-    config, task, splits = cell.config["trainer"], assembly.task, assembly.splits
+    config, task, splits, world = cell.config["trainer"], assembly.task, assembly.splits, assembly.world
     choice = EpochChoice(
-        task, splits.dev, keep=config["select"], patience=config["patience"], progress=progress
+        task,
+        splits.dev,
+        keep=config["select"],
+        patience=config["patience"],
+        progress=progress,
+        world=world,
     )
+    assembly.model.check_ranks("before training")
+    world.set_seed(cell.seed)
     trainer = make_trainer(cell, assembly, [choice, StepProgress(progress, config["epochs"])])
     begin = time.perf_counter()
     fit(trainer, assembly)
@@ -149,11 +182,11 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     progress({"phase": "test"})
     begin = time.perf_counter()
     predicted = predict(trainer, assembly, "test")
-    scores = task.score(predicted, splits.test)
+    scores = world.on_first(lambda: task.score(predicted, splits.test))
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
-    counted = write_predictions(cell.folder, kept, task=task)
-    if config["save"]:
+    counted = write_predictions(cell.folder, kept, task=task) if world.first else Summary()
+    if config["save"] and world.first:
         save_trained(cell.folder, assembly)
     train_seconds = fit_seconds - choice.seconds
     costs = Costs(
@@ -161,6 +194,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
         eval_seconds=eval_seconds,
         examples_per_second=len(splits.train) * epochs / max(train_seconds, 1e-9),
         slots=int(os.environ.get("HARNESS_SLOTS", "1")),
+        devices=world.size,
         device=device_name(config["accelerator"]),
         host=host(),
     )
@@ -173,16 +207,17 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
 
 
 def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """A Lightning trainer that prints nothing and keeps nothing but what it is told to."""
+    """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one, and
+    it knows of no other: what ranks share goes through :class:`harness.ddp.World`."""
     config = cell.config["trainer"]
     logger: Any = False
-    if cell.config["logger"]["name"] == "csv":
+    if cell.config["logger"]["name"] == "csv" and assembly.world.first:
         from pytorch_lightning.loggers import CSVLogger
 
         logger = CSVLogger(save_dir=cell.folder, name="", version="")
     return pl.Trainer(
         accelerator=config["accelerator"],
-        devices=config["devices"],
+        devices=_trainer_devices(config["accelerator"], assembly.world),
         precision=config["precision"],
         max_epochs=config["epochs"],
         logger=logger,
@@ -199,6 +234,11 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
     )
 
 
+def _trainer_devices(accelerator: str, world: World) -> int | list[int]:
+    """One device: of several CUDA devices this rank's."""
+    return [world.rank] if world.size > 1 and pick_device(accelerator).type == "cuda" else 1
+
+
 def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
     """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning."""
     with warnings.catch_warnings():
@@ -207,9 +247,9 @@ def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
 
 
 def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:
-    """One prediction for each example of a split, by example id."""
+    """One prediction for each example of a split, by example id; on the first rank, which scores them."""
     trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split), return_predictions=False)
-    return assembly.model.predicted
+    return assembly.world.collect(assembly.model.predicted)
 
 
 def describe(cell: Cell, assembly: Assembly) -> Record:
@@ -292,9 +332,11 @@ def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
     costs.encode_seconds, costs.encode_cached = encoding.price, encoding.cached
     costs.total_seconds = total
     costs.overhead_seconds = total - encoding.spent - costs.train_seconds - costs.eval_seconds
-    costs.peak_memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    world = assembly.world
+    # ranks share the machine's memory, while each device has its own
+    costs.peak_memory_mb = sum(world.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
     if torch.cuda.is_available():
-        costs.peak_memory_mb = torch.cuda.max_memory_allocated() / 2**20
+        costs.peak_memory_mb = max(world.gather(torch.cuda.max_memory_allocated() / 2**20))
 
 
 def device_name(accelerator: str) -> str:

@@ -21,7 +21,13 @@ from harness.resolve import Cell
 
 LOG = "log.txt"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS")
+DISTRIBUTED = (
+    "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+"""What a launcher of processes leaves in the environment: a cell is nobody's rank."""
 EVENT_SECONDS = 0.1
+forkable = False
+"""True in a process that has done nothing but become a cell's: what it forks is sound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +69,12 @@ class Reporter:
 
 def main(pipe: Connection, job: Job) -> None:
     """Run one cell. A failure's traceback goes to the log, its last lines to the driver; exit code 1 then."""
+    global forkable
     _own_session()
     _redirect_output(job.cell.folder / LOG)
     _set_environment(job)
     threading.Thread(target=_die_with_driver, args=(pipe,), daemon=True).start()
+    forkable = True
     try:
         load(job.runner)(job.cell, Reporter(pipe))
     except BaseException as error:
@@ -121,6 +129,8 @@ def _redirect_output(log: Path) -> None:
 
 def _set_environment(job: Job) -> None:
     """Before CUDA is initialised; the libraries that are loaded already take their threads by a call."""
+    for name in DISTRIBUTED:
+        os.environ.pop(name, None)
     if job.devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = job.devices
     for name in THREAD_VARIABLES:

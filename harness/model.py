@@ -15,6 +15,7 @@ from harness.bodies.base import Body
 from harness.data.batch import Batch
 from harness.data.loading import Step
 from harness.data.units import Encoded, Units
+from harness.ddp import ALONE, World
 from harness.encoders.base import Encoder
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
@@ -50,6 +51,7 @@ class TransferModel(pl.LightningModule):
         layers: ``top``, ``mix`` or a list of layers; the last two are mixed by learnt weights.
         training: rates and schedule.
         mix: options of the mix, see :class:`ScalarMix`.
+        world: the ranks that train it together.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class TransferModel(pl.LightningModule):
         layers: Layers,
         training: Training,
         mix: Mapping[str, Any] | None = None,
+        world: World = ALONE,
     ) -> None:
         super().__init__()
+        self.world = world
         self.automatic_optimization = False
         self.encoder, self.body, self.head = encoder, body, head
         self.strategy, self.layers, self.training_plan = strategy, layers, training
@@ -76,7 +80,8 @@ class TransferModel(pl.LightningModule):
                 self.late_mix = ScalarMix(depth, **(mix or {}))
         if strategy.frozen:
             encoder.requires_grad_(False)
-        self.train_loss = MeanMetric()
+        # every rank is told the loss over all: there is nothing to bring together
+        self.train_loss = MeanMetric(sync_on_compute=False)
         self.losses: list[float] = []
         self._scale = 1.0
         self.train()  # Lightning leaves modes as it finds them
@@ -111,7 +116,7 @@ class TransferModel(pl.LightningModule):
 
     def training_step(self, step: Step, _: int) -> None:
         """One optimiser step over its micro-batches. The loss is the mean over the items of the whole step,
-        whatever it is split into."""
+        whatever it is split into and however many ranks share it."""
         optimizer: Any = self.optimizers()
         optimizer.zero_grad(set_to_none=True)
         total, items = 0.0, 0
@@ -119,6 +124,8 @@ class TransferModel(pl.LightningModule):
             loss, n = self.head.loss(self(batch), batch)
             self.manual_backward(loss / step.examples)
             total, items = total + float(loss.detach()), items + n
+        if self.world.size > 1:
+            total, items = self._bring_together(optimizer, total, items, idle=not step.batches)
         if total != total or abs(total) == float("inf"):
             raise HarnessError(
                 f"diverged: the loss is {total} in epoch {self.current_epoch + 1}; lower optimizer.lr"
@@ -130,15 +137,30 @@ class TransferModel(pl.LightningModule):
         self.losses.append(total / max(1, items))
         self.train_loss.update(total / max(1, items), items)
 
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
-        """Gradients as the step shall see them: of the mean over the step's items, with nothing of what has
-        not thawed, clipped. Lightning has divided a gradient scaler's factor out by now."""
+    def _bring_together(self, optimizer: Any, total: float, items: int, *, idle: bool) -> tuple[float, int]:
+        """Loss, items and gradients over all ranks. This comes before a gradient scaler looks for infinities,
+        so that all ranks take the step or none does."""
+        if idle:
+            # its share of nothing; a gradient scaler must have seen a loss to be asked
+            self.manual_backward(torch.zeros((), device=self.device, requires_grad=True))
+        self._hold(optimizer)
+        total, count = self.world.sum([total, items])
+        self.world.add_gradients([p for g in optimizer.param_groups for p in g["params"]])
+        return total, int(count)
+
+    def _hold(self, optimizer: Any) -> None:
+        """Take the gradients from what has not thawed."""
         names = [g["name"] for g in optimizer.param_groups]
         held = still_frozen(names, strategy=self.strategy, epoch=self.current_epoch)
         for group in (g for g in optimizer.param_groups if g["name"] in held):
             for parameter in group["params"]:
-                # neither the norm nor Adam's moments shall see it; requires_grad stays, for DDP's sake
+                # neither the norm nor Adam's moments shall see it; requires_grad stays: no rank may differ in it
                 parameter.grad = None
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Gradients as the step shall see them: of the mean over the step's items, with nothing of what has
+        not thawed, clipped. Lightning has divided a gradient scaler's factor out by now."""
+        self._hold(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         if self._scale != 1.0:
             for parameter in parameters:
@@ -152,6 +174,12 @@ class TransferModel(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         self.log("train_loss", self.train_loss.compute())
         self.train_loss.reset()
+        self.check_ranks(f"after epoch {self.current_epoch + 1}")
+
+    def check_ranks(self, when: str) -> None:
+        """Every rank holds the same weights; ``when`` completes the sentence that says they do not."""
+        if self.world.size > 1:
+            self.world.check_same(list(self.parameters()), when=when)
 
     def predict_batch(self, batch: Batch) -> list[tuple[str, Prediction]]:
         """(example id, prediction) of each example."""

@@ -35,7 +35,8 @@ class Costs:
     """What the cell cost. Seconds are wall time. ``encode_seconds`` is the full price of tokenising and
     computing frozen features, also when the cache paid (then ``encode_cached`` is True).
     ``overhead_seconds`` is what this run spent on anything but encoding, training and evaluation (reading
-    data, building the model, writing the record)."""
+    data, building the model, writing the record). Of a cell over several ``devices``, ``examples_per_second``
+    is over all, and ``peak_memory_mb`` the fullest device's, on the CPU all processes' together."""
 
     encode_seconds: float = 0.0
     encode_cached: bool = False
@@ -48,6 +49,7 @@ class Costs:
     slots: int = 1
     device: str = "cpu"
     host: str = ""
+    devices: int = 1
 
 
 @dataclass(slots=True)

@@ -71,15 +71,6 @@ def _betas(key: str, value: Any) -> list[float]:
     return [number(low=0, high=0.9999999)(key, v) for v in value]
 
 
-def one_device(key: str, value: Any) -> int:
-    if number(low=1, whole=True)(key, value) != 1:
-        raise HarnessError(
-            f"{key}={value!r}: a cell runs on one device; several devices run several cells side by side "
-            "(hydra.launcher.slots)"
-        )
-    return 1
-
-
 def layers(key: str, value: Any) -> str | list[int]:
     """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings; ``auto`` = the recipe's."""
     if value in (None, "top", "mix", "auto"):
@@ -142,7 +133,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "dropout": optional(number(low=0, high=0.999)),
         "precision": choice("32-true", "bf16-mixed", "16-mixed"),
         "accelerator": choice("auto", "cpu", "gpu", "cuda", "mps"),
-        "devices": one_device,
+        "devices": _count,
         "threads": optional(_count),
         "gradient_checkpointing": truth,
         "save": truth,

@@ -38,17 +38,19 @@ class Item:
 
 @dataclass(slots=True)
 class Step:
-    """One optimiser step: the micro-batches it is split into."""
+    """One optimiser step: the micro-batches it is split into.
+
+    Attributes:
+        batches: those of this rank; none where the step has fewer examples than there are ranks.
+        examples: in the step, over all ranks.
+    """
 
     batches: list[Batch]
-
-    @property
-    def examples(self) -> int:
-        return sum(len(b) for b in self.batches)
+    examples: int
 
     def to(self, device: torch.device | str, **_: object) -> Step:
         """Lightning moves a step through this."""
-        return Step([b.to(device) for b in self.batches])
+        return Step([b.to(device) for b in self.batches], self.examples)
 
 
 def make_items(
@@ -80,7 +82,7 @@ def step_order(items: Sequence[Item], *, batch_size: int, seed: int, epoch: int)
 def split_units(items: Sequence[Item], numbers: Sequence[int], *, max_units: int | None) -> list[list[int]]:
     """Split a batch into micro-batches of at most ``max_units`` padded units (one example at least)."""
     if max_units is None:
-        return [list(numbers)]
+        return [list(numbers)] if numbers else []
     out: list[list[int]] = []
     width = height = 0
     for i in sorted(numbers, key=lambda i: items[i].width):
@@ -99,17 +101,43 @@ def collate(items: Sequence[Item], numbers: Sequence[int], pad: dict[str, float]
     return Batch.collate([(it.index, it.example, it.rows, it.targets) for it in chosen], pad=pad)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Item numbers of the micro-batches of a step that one rank takes, and the step's examples over all."""
+
+    batches: list[list[int]]
+    examples: int
+
+
+def train_plans(
+    items: Sequence[Item], steps: Sequence[list[int]], *, max_units: int | None, rank: int, size: int
+) -> list[Plan]:
+    """What rank ``rank`` of ``size`` takes of each step: every ``size``-th example, so that widths are dealt
+    out evenly; as many steps on every rank."""
+    return [
+        Plan(split_units(items, numbers[rank::size], max_units=max_units), len(numbers)) for numbers in steps
+    ]
+
+
+def eval_plans(batches: Sequence[list[int]], *, rank: int, size: int) -> list[Plan]:
+    """Every ``size``-th batch, each as one device would have it; an empty one where there are too few, since
+    every rank has to take part."""
+    own = [Plan([batch], len(batch)) for batch in batches[rank::size]]
+    return own or ([Plan([], 0)] if size > 1 else [])
+
+
 class _Steps(Dataset):
     """Steps of one epoch, or evaluation batches, collated when they are asked for."""
 
-    def __init__(self, items: Sequence[Item], steps: list[list[list[int]]], pad: dict[str, float]) -> None:
+    def __init__(self, items: Sequence[Item], steps: Sequence[Plan], pad: dict[str, float]) -> None:
         self.items, self.steps, self.pad = items, steps, pad
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def __getitem__(self, n: int) -> Step:
-        return Step([collate(self.items, numbers, self.pad) for numbers in self.steps[n]])
+        plan = self.steps[n]
+        return Step([collate(self.items, numbers, self.pad) for numbers in plan.batches], plan.examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +153,35 @@ class Batching:
 class HarnessData(pl.LightningDataModule):
     """Training steps in a fresh order each epoch; dev and test sorted by length.
 
-    Lightning's own distributed sampler must stay off: it repeats rows in evaluation.
+    Steps and batches are made the same way on every rank and dealt out then. Lightning's own distributed
+    sampler must stay off: it repeats rows in evaluation.
+
+    Args:
+        items: by split.
+        batching: sizes and the seed of the order.
+        pad: fill values of the rows' inputs.
+        rank, size: which rank of how many this is.
     """
 
-    def __init__(self, items: dict[str, list[Item]], *, batching: Batching, pad: dict[str, float]) -> None:
+    def __init__(
+        self,
+        items: dict[str, list[Item]],
+        *,
+        batching: Batching,
+        pad: dict[str, float],
+        rank: int = 0,
+        size: int = 1,
+    ) -> None:
         super().__init__()
         self.items, self.batching, self.pad = items, batching, pad
+        self.rank, self.size = rank, size
 
     def train_dataloader(self) -> DataLoader:
         epoch = self.trainer.current_epoch if self.trainer else 0
         items, b = self.items["train"], self.batching
         steps = step_order(items, batch_size=b.batch_size, seed=b.seed, epoch=epoch)
-        split = [split_units(items, numbers, max_units=b.max_units) for numbers in steps]
-        return _loader(_Steps(items, split, self.pad))
+        plans = train_plans(items, steps, max_units=b.max_units, rank=self.rank, size=self.size)
+        return _loader(_Steps(items, plans, self.pad))
 
     def val_dataloader(self) -> DataLoader:
         return self.eval_loader("dev")
@@ -146,8 +190,8 @@ class HarnessData(pl.LightningDataModule):
         items, b = self.items[split], self.batching
         order = sorted(range(len(items)), key=lambda i: (-items[i].width, i))
         batches = [order[i : i + b.eval_batch_size] for i in range(0, len(order), b.eval_batch_size)]
-        parts = [[part] for numbers in batches for part in split_units(items, numbers, max_units=b.max_units)]
-        return _loader(_Steps(items, parts, self.pad))
+        parts = [part for numbers in batches for part in split_units(items, numbers, max_units=b.max_units)]
+        return _loader(_Steps(items, eval_plans(parts, rank=self.rank, size=self.size), self.pad))
 
 
 def _loader(steps: _Steps) -> DataLoader:

@@ -1,0 +1,232 @@
+"""One cell over several devices: a rank a device, each a process of its own, watched by the cell's process.
+
+The ranks are forked from the process that the pool gave to the cell, before that does anything else. So they
+have paid for their imports, are in the cell's process group (what ends the cell ends them, and its memory is
+theirs), see its CUDA_VISIBLE_DEVICES and log, and no command line is run again. Where a cell is run in a process
+that has been at work already, they come from the warm server instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Any
+
+from harness import child
+from harness.errors import HarnessError
+from harness.outcome import cause_of_death
+from harness.record import Record, read_record
+from harness.resolve import Cell
+from harness.server import start_server
+
+RANK_RUNNER = "harness.cell:run_here"
+PRELOAD = ("harness.preload",)
+GRACE_SECONDS = 2.0
+"""How long the error of a rank that only lost another is held back: that one's own says more."""
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a rank is told.
+
+    Attributes:
+        runner: ``module:function`` called as ``function(cell, progress, world)``.
+        rank, size: which of how many.
+        port: where they meet.
+        listener: the bound socket, for the first rank.
+        threads: CPU threads of this rank; None = as they are.
+    """
+
+    runner: str
+    rank: int
+    size: int
+    port: int
+    listener: socket.socket | None
+    threads: int | None
+
+
+@dataclass(slots=True)
+class _Rank:
+    number: int
+    process: Any
+    pipe: Connection
+    error: str | None = None
+    lost_another: bool = False
+
+    exitcode: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None or self.exitcode not in (None, 0)
+
+
+def run_ranks(cell: Cell, progress: Progress, *, runner: str = RANK_RUNNER) -> Record:
+    """Run ``cell`` on ``trainer.devices`` ranks; the first writes its record.
+
+    Raises:
+        HarnessError: a rank failed or died: its error's last lines. The others have been ended.
+    """
+    size = int(cell.config["trainer"]["devices"])
+    with _started(cell, size=size, runner=runner) as ranks:
+        _watch(ranks, cell, progress)
+    return read_record(cell.folder)
+
+
+@contextlib.contextmanager
+def _started(cell: Cell, *, size: int, runner: str) -> Iterator[list[_Rank]]:
+    context: Any = multiprocessing.get_context("fork" if child.forkable else "forkserver")
+    if not child.forkable:
+        start_server(PRELOAD)
+    ranks: list[_Rank] = []
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            for n in range(size):
+                seat = Seat(
+                    runner=runner,
+                    rank=n,
+                    size=size,
+                    port=listener.getsockname()[1],
+                    listener=listener if n == 0 else None,
+                    threads=_threads(cell, size),
+                )
+                ranks.append(_start(context, cell, seat))
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.process.kill()
+        for rank in ranks:
+            rank.process.join()
+            rank.pipe.close()
+
+
+def _start(context: Any, cell: Cell, seat: Seat) -> _Rank:
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=rank_main, args=(theirs, cell, seat), name=f"rank {seat.rank}")
+    with warnings.catch_warnings():
+        # newer Pythons warn of forking with threads; the only one here waits in a read
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    theirs.close()
+    return _Rank(seat.rank, process, ours)
+
+
+def _threads(cell: Cell, size: int) -> int | None:
+    """Ranks share the cell's threads."""
+    told = cell.config["trainer"].get("threads") or os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(told) // size) if str(told).isdecimal() else None
+
+
+def _watch(ranks: Sequence[_Rank], cell: Cell, progress: Progress) -> None:
+    """Relay the first rank's news until all have ended.
+
+    Raises:
+        HarnessError: as soon as one has failed and it is known why.
+    """
+    limit: float | None = None
+    while True:
+        for rank in ranks:
+            # in this order: what a rank said before it ended is heard before its end is judged
+            rank.exitcode = rank.process.exitcode
+            _receive(rank, progress)
+        pipes = [r.pipe for r in ranks if not r.pipe.closed]
+        running = [r.process.sentinel for r in ranks if r.exitcode is None]
+        failed = [r for r in ranks if r.failed]
+        if failed:
+            limit = limit or time.monotonic() + GRACE_SECONDS
+            if time.monotonic() > limit or not all(r.lost_another for r in failed):
+                raise HarnessError(_cause(failed, len(ranks), cell))
+        elif not running and not pipes:
+            return
+        connection.wait([*pipes, *running], timeout=GRACE_SECONDS / 10 if failed else None)
+
+
+def _receive(rank: _Rank, progress: Progress) -> None:
+    try:
+        while not rank.pipe.closed and rank.pipe.poll():
+            kind, *content = rank.pipe.recv()
+            if kind == "event":
+                progress(content[0])
+            else:
+                rank.error, rank.lost_another = content
+    except Exception:
+        # its end, or cut off in the middle of a message: the exit code says which
+        rank.pipe.close()
+
+
+def _cause(failed: Sequence[_Rank], size: int, cell: Cell) -> str:
+    """What became of the rank that failed by itself; of any when all only lost each other."""
+    first = min(failed, key=lambda r: (r.lost_another, r.number))
+    said = first.error or cause_of_death(first.exitcode or 0, folder=cell.folder)
+    return f"rank {first.number} of {size}: {said}"
+
+
+def rank_main(pipe: Connection, cell: Cell, seat: Seat) -> None:
+    """Run one rank. It never returns: what it holds of the group must not delay its end."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    code = 1
+    try:
+        _run(pipe, cell, seat)
+        code = 0
+    except BaseException as error:
+        from harness.ddp import PeerLost
+
+        traceback.print_exc()
+        said = str(error) if isinstance(error, PeerLost) else child.last_lines(error)
+        with contextlib.suppress(OSError):
+            pipe.send(("error", said, isinstance(error, PeerLost)))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _run(pipe: Connection, cell: Cell, seat: Seat) -> None:
+    import torch
+
+    from harness.ddp import join
+
+    for name in child.DISTRIBUTED:
+        os.environ.pop(name, None)
+    if seat.threads is not None:
+        for name in child.THREAD_VARIABLES:
+            os.environ[name] = str(seat.threads)
+        torch.set_num_threads(seat.threads)
+    world = join(
+        seat.rank,
+        seat.size,
+        port=seat.port,
+        listener=seat.listener.detach() if seat.listener is not None else None,
+        accelerator=cell.config["trainer"]["accelerator"],
+    )
+
+    def tell(event: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            pipe.send(("event", event))
+
+    child.load(seat.runner)(cell, tell if world.first else _silent, world)
+    world.close()
+
+
+def _silent(event: dict[str, Any]) -> None:
+    """Progress of the other ranks: the first speaks for all."""
+
+
+def _die_with_parent() -> None:
+    """However the cell's process ends, its ranks do."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
