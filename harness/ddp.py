@@ -113,10 +113,14 @@ class Group(World):
         super().__init__(rank, size)
         self._fast = fast
 
+    def all_reduce(self, values: Tensor) -> None:
+        """Sums over the ranks, in place."""
+        with _peers():
+            dist.all_reduce(values, group=self._fast if values.is_cuda else None)
+
     def sum(self, numbers: Sequence[float]) -> list[float]:
         told = torch.tensor(numbers, dtype=torch.float64)
-        with _peers():
-            dist.all_reduce(told)
+        self.all_reduce(told)
         return list(told.tolist())
 
     def gather(self, thing: T) -> list[T]:
@@ -145,8 +149,7 @@ class Group(World):
                 parameter.grad = torch.zeros_like(parameter)
         for bucket in buckets(used):
             flat = torch.cat([p.grad.reshape(-1) for p in bucket if p.grad is not None])
-            with _peers():
-                dist.all_reduce(flat, group=self._fast)
+            self.all_reduce(flat)
             sizes = [p.numel() for p in bucket]
             for parameter, part in zip(bucket, flat.split(sizes), strict=True):
                 assert parameter.grad is not None

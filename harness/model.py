@@ -172,7 +172,8 @@ class TransferModel(pl.LightningModule):
             nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
 
     def on_train_epoch_end(self) -> None:
-        self.log("train_loss", self.train_loss.compute())
+        # asked to, Lightning brings nothing together either: each rank's trainer knows of one device
+        self.log("train_loss", self.train_loss.compute(), sync_dist=self.world.size > 1)
         self.train_loss.reset()
         self.check_ranks(f"after epoch {self.current_epoch + 1}")
 

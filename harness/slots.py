@@ -77,10 +77,11 @@ def make_slots(
         spec: ``auto`` = ``cells_per_device`` slots for every CUDA device, or one slot on the CPU; a number =
             so many slots, dealt out over the devices; a list = CUDA_VISIBLE_DEVICES of each slot.
         accelerator: ``cpu`` hides all devices.
-        devices: CUDA devices of one cell.
+        devices: CUDA devices of one cell, the most that any cell of the sweep takes. On the CPU a cell's ranks
+            share the threads of its slot.
 
     Raises:
-        HarnessError: a value outside this.
+        HarnessError: a value outside this, or fewer CUDA devices than a cell takes.
     """
     if not isinstance(cells_per_device, int) or cells_per_device < 1:
         raise HarnessError(f"hydra.launcher.cells_per_device={cells_per_device}: must be a whole number >= 1")
@@ -88,12 +89,28 @@ def make_slots(
     return [Slot(devices=place, threads=cpu_share(len(places))) for place in places]
 
 
+def _check_listed(places: Sequence[str], *, devices: int) -> None:
+    for place in places:
+        held = len([d for d in place.split(",") if d.strip()])
+        if held < devices > 1:  # a slot without devices is on the CPU
+            raise HarnessError(
+                f"hydra.launcher.slots={list(places)}: slot {place!r} has {held} devices and a cell takes "
+                f"trainer.devices={devices}; give slots such as ['0,1','2,3']"
+            )
+
+
 def _places(spec: Any, *, accelerator: str, devices: int, times: int) -> list[str | None]:
+    names = cuda_devices() if accelerator != "cpu" else []
     if isinstance(spec, Sequence) and not isinstance(spec, str) and spec:
+        _check_listed([str(s) for s in spec], devices=devices if names else 1)
         return [str(s) for s in spec]
     found: list[str | None] = []
-    if accelerator != "cpu":
-        names = cuda_devices()
+    if names:
+        if len(names) < devices:
+            raise HarnessError(
+                f"trainer.devices={devices}: there are {len(names)} CUDA devices here ({','.join(names)}); give "
+                "so many at most, or trainer.accelerator=cpu"
+            )
         found = [",".join(names[i : i + devices]) for i in range(0, len(names) - devices + 1, devices)]
     found = found or [None]
     if spec == "auto":

@@ -306,7 +306,8 @@ def _slots_for(cells: Sequence[Cell], *, slots: Any, cells_per_device: int) -> l
 
     trainers = [cell.config.get("trainer") or {} for cell in cells]
     cpu = bool(trainers) and all(t.get("accelerator") == "cpu" for t in trainers)
-    devices = [t["devices"] for t in trainers if isinstance(t.get("devices"), int)]
+    on_gpus = [t for t in trainers if cpu or t.get("accelerator") != "cpu"]
+    devices = [t["devices"] for t in on_gpus if isinstance(t.get("devices"), int)]
     return make_slots(
         OmegaConf.to_container(slots) if isinstance(slots, ListConfig) else slots,
         cells_per_device=cells_per_device,

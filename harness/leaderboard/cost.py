@@ -16,7 +16,7 @@ from harness.leaderboard.board import Board, Table
 from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import ALPHA, Comparison, Samples, compare
 from harness.leaderboard.views import View, text
-from harness.record import Record
+from harness.record import Costs, Record
 
 BYTES_A_PARAMETER = 4
 """Of records that do not say: weights are kept in float32."""
@@ -41,12 +41,14 @@ COSTS: dict[str, Callable[[Record], float]] = {
 
 
 def kind_of_device(row: Row) -> str | None:
-    """``NVIDIA ...``, ``cpu of HOST``, or None for a row of several kinds."""
-    kinds = {
-        f"cpu of {r.costs.host or 'an unknown host'}" if r.costs.device == "cpu" else r.costs.device
-        for r in row.complete
-    }
+    """``NVIDIA ...``, ``2 x NVIDIA ...``, ``cpu of HOST``, or None for a row of several kinds."""
+    kinds = {_kind(r.costs) for r in row.complete}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(costs: Costs) -> str:
+    kind = f"cpu of {costs.host or 'an unknown host'}" if costs.device == "cpu" else costs.device
+    return kind if costs.devices == 1 else f"{costs.devices} x {kind}"
 
 
 def cost_view(table: Table) -> View:
