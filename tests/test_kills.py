@@ -1,0 +1,140 @@
+"""Sweeps that are killed: whatever dies, and whenever, the records in the end are those of a quiet run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.predictions import read_predictions
+from harness.record import read_record
+
+KILLS = int(os.environ.get("HARNESS_KILLS", "30"))
+GRID = (
+    "task=demo_topic", "encoder=demo_static,demo_bert", "strategy=frozen,embedding_init",
+    "seed=0,1,2,3,4,5,6,7,8,9", "limit=32", "trainer.epochs=1", "trainer.threads=1", "hydra.launcher.slots=2",
+)  # fmt: skip
+CELLS = 40
+pytestmark = pytest.mark.long
+
+
+def start(results: Path) -> subprocess.Popen[bytes]:
+    places = [f"results_dir={results}", f"cache_dir={results.parent / (results.name + '-cache')}"]
+    command = [sys.executable, "-P", "-m", "harness", "-m", *GRID, *places]
+    with (results.parent / f"{results.name}.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def records(results: Path) -> list[Path]:
+    return sorted(p.parent for p in results.glob("*/*/*/*/seed-*/record.json"))
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    record = read_record(folder)
+    rows = {split: read_predictions(folder, split=split) for split in ("dev", "test")}
+    return {"status": record.status, "dev": record.dev, "test": record.test, "epoch": record.epoch, **rows}
+
+
+def victim(launcher: psutil.Process, draw: random.Random) -> psutil.Process:
+    """The launcher, the server its cells are forked from, or a cell."""
+    below = launcher.children(recursive=True)
+    cells = [p for p in below if p.ppid() != launcher.pid]
+    kind = draw.choice(["launcher", "launcher", "cell", "cell", "server"])
+    if kind == "cell" and cells:
+        return draw.choice(cells)
+    servers = [p for p in below if p.ppid() == launcher.pid and p.children()]
+    return draw.choice(servers) if kind == "server" and servers else launcher
+
+
+def gone(processes: list[psutil.Process], seconds: float = 20.0) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def strike(process: subprocess.Popen[bytes], draw: random.Random) -> bool:
+    """Kill something of a running sweep; False when the sweep had ended before."""
+    time.sleep(draw.uniform(1.0, 16.0))
+    try:
+        launcher = psutil.Process(process.pid)
+        family = [launcher, *launcher.children(recursive=True)]
+        target = victim(launcher, draw)
+        target.kill()
+    except psutil.Error:
+        return False
+    if target.pid == launcher.pid:
+        process.wait(timeout=20)
+        assert gone(family), "something outlived the launcher"
+    return process.poll() is None or target.pid == launcher.pid
+
+
+@pytest.mark.timeout(3600)
+def test_a_sweep_that_is_killed_again_and_again_ends_as_a_quiet_one(tmp_path: Path) -> None:
+    quiet, shaken = tmp_path / "quiet", tmp_path / "shaken"
+    shared = set(os.listdir("/dev/shm"))
+    assert start(quiet).wait(timeout=600) == 0
+    draw = random.Random(7)
+    kills, starts, begun = 0, 0, time.monotonic()
+    while kills < KILLS:
+        if starts and len(records(shaken)) == CELLS:
+            # all done before enough was killed: some of it is taken away, as a lost disk would
+            for folder in draw.sample(records(shaken), 20):
+                (folder / "record.json").unlink()
+        process = start(shaken)
+        starts += 1
+        while process.poll() is None and kills < KILLS:
+            kills += strike(process, draw)
+        process.wait(timeout=600)
+    for _ in range(3):  # cells that were killed are failed records, which the same command runs again
+        code = start(shaken).wait(timeout=600)
+        if code == 0:
+            break
+    assert code == 0
+    print(f"{kills} kills in {starts} starts, {time.monotonic() - begun:.0f} s")
+    names = [f.relative_to(quiet) for f in records(quiet)]
+    assert len(names) == CELLS
+    assert [f.relative_to(shaken) for f in records(shaken)] == names
+    for name in names:
+        assert outcome(shaken / name) == outcome(quiet / name), name
+    left = [p for p in shaken.rglob("*") if p.name.startswith(".tmp") or p.name == ".lease"]
+    assert left == []
+    cache = tmp_path / "shaken-cache"
+    assert [p for p in cache.rglob("*") if p.name.startswith(".tmp")] == []
+    assert set(os.listdir("/dev/shm")) <= shared
+    mine = [p for p in psutil.process_iter(["cmdline"]) if str(shaken) in " ".join(p.info["cmdline"] or [])]
+    assert mine == []
+
+
+@pytest.mark.timeout(1800)
+def test_memory_of_launcher_and_server_stays_flat(tmp_path: Path) -> None:
+    """300 cells in one sweep: memory after 50 and at the end, within five per cent."""
+    results = tmp_path / "results"
+    command = [
+        sys.executable, "-P", "-m", "harness", "-m", "task=demo_topic", "encoder=demo_static",
+        "strategy=embedding_init", f"seed={','.join(map(str, range(300)))}", "limit=16", "trainer.epochs=1",
+        "trainer.threads=1", f"results_dir={results}", f"cache_dir={tmp_path / 'cache'}",
+    ]  # fmt: skip
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    seen: dict[int, float] = {}
+    while process.poll() is None:
+        time.sleep(0.5)
+        try:
+            launcher = psutil.Process(process.pid)
+            fixed = [launcher, *launcher.children()]  # server and resource tracker; the cells are below these
+            seen[len(records(results))] = sum(p.memory_info().rss for p in fixed)
+        except psutil.Error:
+            continue
+    assert process.returncode == 0
+    assert len(records(results)) == 300
+    early = [m for n, m in seen.items() if 40 <= n <= 60]
+    late = [m for n, m in seen.items() if 280 <= n < 300]
+    print(json.dumps({"early_mb": max(early) / 1e6, "late_mb": max(late) / 1e6}))
+    assert max(late) <= 1.05 * max(early)
