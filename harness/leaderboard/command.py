@@ -7,15 +7,30 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from harness.errors import HarnessError
-from harness.leaderboard import aggregates, board, cost, facts, latex, render
+from harness.leaderboard import (
+    aggregates,
+    board,
+    cost,
+    facts,
+    html_data,
+    html_page,
+    latex,
+    papers,
+    publish,
+    render,
+)
 from harness.leaderboard.statistics import Samples, add_baseline, add_intervals, mark_ties
 from harness.leaderboard.views import View
 from harness.record import write_atomic
 
-FORMATS = ("terminal", "md", "csv", "json", "latex")
-BY_SUFFIX = {".md": "md", ".csv": "csv", ".json": "json", ".tex": "latex", ".txt": "terminal", "": "terminal"}
+FORMATS = ("terminal", "md", "csv", "json", "latex", "html")
+BY_SUFFIX = {
+    ".md": "md", ".csv": "csv", ".json": "json", ".tex": "latex", ".html": "html", ".txt": "terminal",
+    "": "terminal",
+}  # fmt: skip
 SHOWN = 50
 """Rows of a table that get an interval when nothing is said: each takes files to be read."""
 
@@ -27,7 +42,7 @@ def main(argv: list[str]) -> int:
         raise HarnessError("--select and --group-by exclude each other: selecting works on variants")
     if options.intervals < 0:
         raise HarnessError(f"--intervals {options.intervals}: a number of rows is wanted, 0 for none")
-    form = options.format or _by_suffix(options.output or "")
+    form = "json" if options.wandb else options.format or _by_suffix(options.output or "")
     budget = cost.parse_budget(options.budget) if options.budget else None
     found = board.read(Path(options.dir).expanduser(), tasks=options.task or ())
     fields = [name for group in options.group_by or () for name in group.split(",") if name]
@@ -42,8 +57,17 @@ def main(argv: list[str]) -> int:
     )
     samples = Samples(found.configs)
     _add_statistics(made, samples, options)
+    if form == "html" or options.wandb:
+        data = _report(made, samples, options, budget)
+        if options.wandb:
+            return publish.publish(made, data, options.wandb, folder=_waiting(options))
+        _put(html_page.page(data), options.output)
+        return 0
     views = _views(made, samples, options, budget)
-    _put(_rendered(made, views, form=form, to_file=bool(options.output)), options.output)
+    text = _rendered(made, views, form=form, to_file=bool(options.output))
+    if options.papers:
+        text = _with_papers(made, text, views, form=form)
+    _put(text, options.output)
     if form in ("csv", "json"):
         notes = [f"{view.title}: {note}" for view in views for note in view.notes]
         for line in [*render.remarks(made), *map(render.clean, notes)]:
@@ -106,6 +130,45 @@ def _views(
     if budget is not None:
         views.append(cost.recommend(made, budget, samples))
     return views
+
+
+def _report(
+    made: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
+) -> dict[str, Any]:
+    """The data of the HTML report: it holds all views; rows named in --compare are chosen to begin with."""
+    if options.compare:
+        facts.find_somewhere(made, options.compare, option="--compare")
+    return html_data.report(
+        made,
+        samples,
+        html_data.Wanted(
+            folder=options.dir,
+            most=options.intervals,
+            pair_seeds=options.pair_seeds,
+            papers=options.papers,
+            chosen=options.compare or (),
+            budget=budget,
+        ),
+    )
+
+
+def _waiting(options: argparse.Namespace) -> Path:
+    """Where what cannot be sent is written: --output, or a folder of the results."""
+    if options.output:
+        return Path(options.output).expanduser()
+    return Path(options.dir).expanduser() / ".wandb" / options.wandb.replace("/", "_")
+
+
+def _with_papers(made: board.Board, text: str, views: list[View], *, form: str) -> str:
+    """The published figures behind the board or its views, apart from both."""
+    shown = papers.view(made)
+    if form == "csv":
+        raise HarnessError("--format csv holds one kind of table: --papers goes with the other formats")
+    if form == "json":
+        return render.views_as_json([*views, shown], made)
+    if form == "latex":
+        return text + latex.latex_views([shown])
+    return text + "\n" + render.views_as_text([shown], form=form)
 
 
 def _by_suffix(output: str) -> str:
@@ -188,6 +251,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_views(parser)
     parser.add_argument("--output", metavar="FILE", help="write to a file instead of the screen")
+    parser.add_argument(
+        "--papers", action="store_true", help="published figures on the same data beside ours, with sources"
+    )
+    parser.add_argument(
+        "--wandb",
+        metavar="PROJECT",
+        help="publish tables, plots, the report to Weights & Biases, [ENTITY/]PROJECT; offline: write what "
+        "would be sent to --output, a folder",
+    )
     return parser
 
 

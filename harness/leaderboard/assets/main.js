@@ -1,0 +1,91 @@
+// What is shown: one task at a time, all of them on paper.
+const main = document.getElementById("main");
+const tables = DATA.tables;
+const views = tables.map((t) => ({ sort: "", down: false, filter: "", tied: false, chosen: [], cost: "train_seconds", a: null, b: null }));
+tables.forEach((t, k) => {
+  const scored = t.rows.filter((r) => known(r.mean));
+  if (scored.length && scored[0].tied) scored[0].first = true;
+  else if (scored.length) scored[0].first = scored.length > 1;
+  if (t.pairs) views[k].chosen = t.chosen.length ? t.chosen.filter((i) => t.pairs.rows.includes(i)) : t.pairs.rows.slice(0, 3);
+});
+let current = 0;
+
+function label(t) {
+  const apart = Object.entries(t.part).map(([k, v]) => k + " " + v).join(", ");
+  const twice = tables.some((o) => o !== t && o.task === t.task && o.partial === t.partial && !apart);
+  return t.task + (twice ? " " + t.metric : "") + (apart ? " (" + apart + ")" : "") + (t.partial ? " · partial" : "");
+}
+function leadText(t) {
+  const scored = t.rows.filter((r) => known(r.mean));
+  if (!scored.length) return h("p", { class: "lead" }, "No row has a score.");
+  const best = scored[0], tied = scored.filter((r) => r.tied && r !== best).length;
+  return h("p", { class: "lead" }, h("strong", {}, best.short), " has the best mean, ", h("span", { class: "num" }, score(best.mean)),
+    best.ci && h("span", { class: "num soft" }, " (" + interval(...best.ci) + ")"),
+    tied > 0 ? "; a paired test cannot tell " + count(tied, "other row") + " from it." : best.tied ? "; a paired test tells every other tested row from it." : ".",
+    known(best.tried) && best.tried > 1 ? " Chosen on dev from " + best.tried + " variants." : "");
+}
+const COSTS_OF_A_DEVICE = ["encode_seconds", "train_seconds", "eval_seconds", "peak_memory_mb"];
+function costs(t, view) {
+  const box = h("div"), offered = Object.entries(COST).filter(([key]) => t.rows.some((r) => known(r.mean) && known(r.costs[key])));
+  const paint = () => box.replaceChildren(...[scatter(t, view.cost, COSTS_OF_A_DEVICE.includes(view.cost))].flat().filter(Boolean));
+  paint();
+  return [h("div", { class: "bar noprint" }, select("cost", offered, view.cost, (v) => { view.cost = v; paint(); })), box];
+}
+function panel(title, about, ...inside) {
+  return h("section", { "aria-label": title }, h("h3", {}, title), about && h("p", { class: "soft small" }, about), inside);
+}
+function task(k) {
+  const t = tables[k], view = views[k], pairBox = h("div", { class: "compared" });
+  const repaint = () => pairBox.replaceChildren(...[compared(t, view.chosen)].flat());
+  repaint();
+  const sliced = t.slices && t.slices.rows.length, several = t.rows.filter((r) => known(r.mean)).length > 1;
+  return h("div", { class: "task" },
+    h("section", {}, h("h2", {}, t.task), h("p", { class: "soft" }, t.title.split(" | ").slice(1).join(" · "), t.partial && h("strong", { class: "bad" }, " PARTIAL: run with a limit on examples")),
+      leadText(t), t.common && h("p", { class: "soft small" }, "In all rows: ", h("code", {}, t.common)), board(t, view, repaint), list(t.notes)),
+    several && panel("Compared", null, pairBox),
+    h("div", { class: "two" },
+      t.heat && panel("Encoders and strategies", "The stronger the colour, the better. Where there are several variants, dev chose.", heat(t)),
+      several && panel("Score and cost", "Dashed: the Pareto front within one kind of device; no other row is as good for less.", costs(t, view)),
+      t.curves.length > 0 && panel("Over the size of the training set", "Means with their intervals of 95 %.", curves(t)),
+      t.mixes.length > 0 && panel("Layers", "Share of each layer in the learnt mix, mean over seeds.", mixes(t))),
+    sliced && panel("By slice", t.metric + " on the examples of each tag, the best " + count(t.slices.rows.length, "row") + "; small: 95 %.", slices(t)),
+    t.disagree && panel("Where two rows disagree", "Predictions of one seed of each. Texts are not kept with predictions: the id names the example.", disagree(t, view)),
+    t.said.length > 0 && panel("Said by the cells", null, h("ul", { class: "notes" }, t.said.map(([text, n]) => h("li", {}, text + " (" + count(n, "cell") + ")")))));
+}
+
+function show(k, move) {
+  current = k;
+  hideTip();
+  main.replaceChildren(task(k));
+  document.querySelectorAll("nav button").forEach((b, j) => b.setAttribute("aria-current", String(j === k)));
+  if (move) try { history.replaceState(null, "", "#task=" + encodeURIComponent(label(tables[k]))); } catch (e) { /* a page without an address */ }
+}
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  const button = document.getElementById("theme");
+  if (button) button.textContent = name === "dark" ? "Light" : "Dark";
+}
+const system = matchMedia("(prefers-color-scheme: dark)");
+let asked = null;
+try { asked = localStorage.getItem("harness-theme"); } catch (e) { /* no storage for files in some browsers */ }
+theme(asked || (system.matches ? "dark" : "light"));
+system.addEventListener("change", () => { if (!asked) theme(system.matches ? "dark" : "light"); });
+
+const said = Object.entries(DATA.cells).map(([k, n]) => n + " " + k).join(", ");
+document.getElementById("head").append(
+  h("div", { class: "top" }, h("div", {}, h("h1", {}, "Leaderboard"), h("p", { class: "soft" }, h("code", {}, DATA.folder), ", " + said + ", written " + DATA.made)),
+    h("button", { id: "theme", type: "button", class: "noprint", "aria-label": "switch between light and dark", onclick: () => {
+      asked = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      try { localStorage.setItem("harness-theme", asked); } catch (e) { /* as above */ }
+      theme(asked);
+    } })),
+  tables.length > 0 && h("nav", { "aria-label": "tasks" }, tables.map((t, k) => h("button", { type: "button", onclick: () => show(k, true) }, label(t)))) || "");
+theme(document.documentElement.dataset.theme);
+document.getElementById("foot").append(...foot().filter(Boolean));
+const wanted = decodeURIComponent((location.hash.match(/task=(.*)/) || ["", ""])[1]);
+const first = Math.max(0, tables.findIndex((t) => label(t) === wanted));
+if (tables.length) show(first, false); else main.append(h("p", {}, "There is nothing to show."));
+let width = innerWidth;
+addEventListener("resize", () => { if (innerWidth !== width && tables.length) { width = innerWidth; show(current, false); } });
+addEventListener("beforeprint", () => main.replaceChildren(...tables.map((_, k) => task(k))));
+addEventListener("afterprint", () => show(current, false));
