@@ -1,0 +1,138 @@
+"""Cells over several ranks that child processes can import: the cell's configuration says what befalls them.
+
+Run as a script it puts all fates of a JSON list into one sweep, so that their imports are paid for once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.cell_ddp import run_ranks
+from harness.record import Record
+from harness.resolve import Cell
+
+Progress = Callable[[dict[str, Any]], None]
+FOREVER = 120.0
+
+
+def cell_runner(cell: Cell, progress: Progress) -> Record:
+    """In the cell's process, as the pool calls it."""
+    (cell.folder / "cell").write_text(str(os.getpid()))
+    return run_ranks(cell, progress, runner="ddp_runners:rank_runner")
+
+
+def rank_runner(cell: Cell, progress: Progress, world: Any) -> None:
+    """In each rank."""
+    (cell.folder / f"rank-{world.rank}").write_text(str(os.getpid()))
+    _FATES[cell.config["fate"]](cell, progress, world)
+
+
+def _mark(cell: Cell) -> None:
+    (cell.folder / "died").write_text(repr(time.time()))
+
+
+def _watched(cell: Cell, progress: Progress, world: Any) -> None:
+    """A real run; each rank notes its weights after each epoch, its seed, and what of its surroundings it sees."""
+    import torch
+
+    from harness.cell import run_here
+    from harness.ddp import bit_sums
+    from harness.model import TransferModel
+
+    seen: dict[str, Any] = {"weights": []}
+    check = TransferModel.check_ranks
+
+    def note(model: TransferModel, when: str) -> None:
+        seen["weights"].append([when, *bit_sums(list(model.parameters()))])
+        seen["trainable"] = all(p.requires_grad for p in model.parameters())
+        check(model, when)
+
+    TransferModel.check_ranks = note  # type: ignore[method-assign]
+    run_here(cell, progress, world)
+    seen |= {"seed": torch.initial_seed(), "threads": torch.get_num_threads(), "argv": sys.argv, "cwd": os.getcwd()}
+    seen["foreign"] = [n for n in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT") if n in os.environ]
+    seen["hydra"] = "hydra" in sys.modules and sys.modules["hydra"].core.global_hydra.GlobalHydra().is_initialized()
+    (cell.folder / f"seen-{world.rank}.json").write_text(json.dumps(seen))
+
+
+def _in_training(act: Callable[[Cell], None]) -> Callable[[Cell, Progress, Any], None]:
+    """A real run in which ``act`` befalls the second rank at its third step."""
+
+    def fate(cell: Cell, progress: Progress, world: Any) -> None:
+        from harness.cell import run_here
+        from harness.model import TransferModel
+
+        step = TransferModel.training_step
+
+        def stumbling(model: TransferModel, batch: Any, n: int) -> None:
+            if world.rank == 1 and len(model.losses) == 2:
+                _mark(cell)
+                act(cell)
+            step(model, batch, n)
+
+        TransferModel.training_step = stumbling  # type: ignore[method-assign]
+        run_here(cell, progress, world)
+
+    return fate
+
+
+def _kill(cell: Cell) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise(cell: Cell) -> None:
+    raise ValueError("no luck on this rank")
+
+
+def _kill_parent(cell: Cell) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(FOREVER)
+
+
+_FATES: dict[str, Callable[[Cell, Progress, Any], None]] = {
+    "watched": _watched,
+    "killed": _in_training(_kill),
+    "raises": _in_training(_raise),
+    "orphaned": _in_training(_kill_parent),
+    "hangs": lambda cell, progress, world: time.sleep(FOREVER),
+}
+
+
+def main(folder: Path, fates: list[dict[str, Any]]) -> None:
+    """One sweep over two slots; ``finished.json`` says when each cell ended."""
+    from cells import make_cell
+
+    from harness.pool import Pool
+    from harness.progress import Counts, SilentDisplay
+    from harness.slots import Slot
+
+    finished: dict[str, float] = {}
+
+    class Clock(SilentDisplay):
+        def finished(self, cell: Cell, record: Record | None) -> None:
+            finished[cell.config["fate"]] = time.time()
+            super().finished(cell, record)
+
+    todo = []
+    for fate in fates:
+        cell = make_cell(folder / fate["fate"], *fate["overrides"])
+        cell.config |= {"fate": fate["fate"], **fate.get("config", {})}
+        todo.append(cell)
+    Pool(
+        slots=[Slot(None, 2), Slot(None, 2)],
+        display=Clock(Counts(expect=len(todo))),
+        runner="ddp_runners:cell_runner",
+        preload=("harness.preload", "ddp_runners"),
+    ).run(todo)
+    (folder / "finished.json").write_text(json.dumps(finished))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,304 @@
+"""A cell over several devices: what each rank takes, that the numbers are those of one, and what a death does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.data.loading import eval_plans, split_units, train_plans
+from harness.ddp import ALONE, Group, bit_sums, buckets, join_parts
+from harness.errors import HarnessError
+from harness.paths import demo_dir
+from harness.predictions import PREDICTIONS
+from harness.record import Record, read_record
+from harness.slots import make_slots
+
+TESTS = Path(__file__).parent
+QUICK = ["task=demo_topic", "limit=15", "trainer.batch_size=7", "trainer.patience=null"]
+SECONDS = 5.0
+"""What a cell may still take when a rank of it has died; measured 0.1 s, the rest is room for a busy machine."""
+
+
+class _Item:
+    def __init__(self, width: int) -> None:
+        self.width, self.rows = width, [(None,)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("max_units", [None, 20])
+def test_every_step_is_dealt_out_whole(size: int, max_units: int | None) -> None:
+    items: Any = [_Item(3 + n % 5) for n in range(17)]
+    steps = [[3, 1, 4, 15, 9, 2, 6], [5, 8, 7], [0], [10, 11, 12, 13, 14, 16]]
+    dealt = [train_plans(items, steps, max_units=max_units, rank=r, size=size) for r in range(size)]
+    assert {len(plans) for plans in dealt} == {len(steps)}
+    for n, numbers in enumerate(steps):
+        taken = [i for plans in dealt for batch in plans[n].batches for i in batch]
+        assert sorted(taken) == sorted(numbers), "each example once"
+        assert {plans[n].examples for plans in dealt} == {len(numbers)}
+        assert all(batch for plans in dealt for batch in plans[n].batches), "no empty micro-batch"
+    if size == 5:
+        assert dealt[4][2].batches == []
+    assert split_units(items, [], max_units=max_units) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_evaluation_batches_are_dealt_out_whole_and_every_rank_has_something_to_do(size: int) -> None:
+    batches = [[1, 2], [3, 4], [5]]
+    dealt = [eval_plans(batches, rank=r, size=size) for r in range(size)]
+    assert sorted(b for plans in dealt for plan in plans for b in plan.batches) == batches
+    assert all(dealt), "a loader without steps would not be run at all"
+    assert not eval_plans([], rank=0, size=1)
+
+
+def test_two_ranks_that_predict_one_example_are_an_error() -> None:
+    assert join_parts([{"a": 1}, {}, {"b": 2}]) == {"a": 1, "b": 2}
+    with pytest.raises(AssertionError, match="two ranks"):
+        join_parts([{"a": 1}, {"a": 1}])
+
+
+class _Threads(Group):
+    """Ranks that are threads: what they say to each other goes through a list."""
+
+    def __init__(self, rank: int, table: list[Any], meet: threading.Barrier) -> None:
+        super().__init__(rank, len(table))
+        self.table, self.meet = table, meet
+
+    def gather(self, thing: Any) -> list[Any]:
+        self.table[self.rank] = thing
+        self.meet.wait(10)
+        out = list(self.table)
+        self.meet.wait(10)
+        return out
+
+    def all_reduce(self, values: Tensor) -> None:
+        values.copy_(torch.stack(self.gather(values.clone())).sum(0))
+
+
+def _together(size: int, do: Any) -> list[Any]:
+    """``do(world)`` on each of ``size`` ranks; what each gave or raised."""
+    table, meet, out = [None] * size, threading.Barrier(size), [None] * size
+
+    def one(rank: int) -> None:
+        try:
+            out[rank] = do(_Threads(rank, table, meet))
+        except Exception as e:
+            out[rank] = e  # type: ignore[call-overload]
+
+    ranks = [threading.Thread(target=one, args=(r,)) for r in range(size)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_gradient_is_that_of_the_mean_over_all_items(size: int) -> None:
+    """Four examples of unequally many items over up to five ranks; a parameter that only one example uses, and
+    one that none does."""
+    inputs = [torch.randn(n, 6, dtype=torch.float64) for n in (1, 4, 2, 3)]
+
+    def train(world: Any) -> list[Tensor | None]:
+        torch.manual_seed(0)
+        weights = [nn.Parameter(torch.ones(6, dtype=torch.float64) * k) for k in (1, 2, 3)]
+        total, items = 0.0, 0
+        for n in world.share(range(4)):
+            loss = (inputs[n] @ weights[0]).square().sum()
+            if n == 1:
+                loss = loss + weights[1].sum()
+            (loss / 4).backward()
+            total, items = total + float(loss.detach()), items + len(inputs[n])
+        total, items = world.sum([total, items])
+        world.add_gradients(weights)
+        return [torch.tensor([total, items]), *(None if w.grad is None else w.grad * 4 / items for w in weights)]
+
+    alone = train(ALONE)
+    for found in _together(size, train):
+        assert not isinstance(found, Exception), found
+        assert found[3] is None, "no decay and no moments for what nothing used"
+        for ours, theirs in zip(found[:3], alone[:3], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+
+
+def test_buckets_hold_everything_once_and_not_too_much() -> None:
+    parameters = [nn.Parameter(torch.zeros(n)) for n in (5, 3, 4, 20, 1)]
+    parameters.insert(2, nn.Parameter(torch.zeros(2, dtype=torch.float64)))
+    made = buckets(parameters, most=8)
+    assert [[p.numel() for p in b] for b in made] == [[5, 3], [2], [4], [20], [1]]
+    assert [id(p) for b in made for p in b] == [id(p) for p in parameters]
+
+
+def test_weights_that_differ_in_a_bit_are_noticed() -> None:
+    def check(world: Any) -> None:
+        weight = torch.ones(4)
+        if world.rank == 2:
+            weight[1] = torch.nextafter(weight[1], torch.tensor(2.0))
+        world.check_same([torch.zeros(3, dtype=torch.bool), weight], when="after epoch 1")
+
+    found = _together(3, check)
+    assert all(isinstance(e, HarnessError) and "rank 2" in str(e) and "after epoch 1" in str(e) for e in found)
+    assert bit_sums([]) == []
+
+
+def test_the_first_rank_goes_ahead() -> None:
+    order: list[int] = []
+
+    class Waiting(_Threads):
+        def _wait(self) -> None:
+            self.meet.wait(10)
+
+    def enter(world: _Threads) -> None:
+        waiting = Waiting(world.rank, world.table, world.meet)
+        with waiting.first_ahead():
+            time.sleep(0.05 if world.first else 0)
+            order.append(world.rank)
+
+    _together(3, enter)
+    assert order[0] == 0
+
+
+def test_slots_hold_the_devices_of_a_cell_or_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert [s.devices for s in make_slots(devices=2)] == ["0,1"]
+    with pytest.raises(HarnessError, match="3 CUDA devices"):
+        make_slots(devices=4)
+    with pytest.raises(HarnessError, match="slot '2' has 1 devices"):
+        make_slots(["0,1", "2"], devices=2)
+    assert [s.devices for s in make_slots(accelerator="cpu", devices=4)] == [None]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert [s.devices for s in make_slots(devices=2)] == [None]
+
+
+def _still(folder: Path) -> Path:
+    """The bundled BERT without dropout."""
+    target = Path(shutil.copytree(demo_dir() / "bert", folder / "bert"))
+    config = json.loads((target / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (target / "config.json").write_text(json.dumps(config))
+    return target
+
+
+def _result(results: Path) -> tuple[Record, list[dict[str, Any]]]:
+    (path,) = results.glob("*/*/*/*/seed-0/record.json")
+    return read_record(path.parent), pq.read_table(path.parent / PREDICTIONS).to_pylist()
+
+
+def test_two_devices_in_a_sweep_give_the_predictions_of_one(tmp_path: Path) -> None:
+    """One command with both; its last step has one example for two ranks."""
+    encoder = _still(tmp_path)
+    before = set(os.listdir(tmp_path))
+    shown = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "-m", "trainer.devices=1,2", "results_dir=by-${trainer.devices}",
+         "cache_dir=cache", "encoder=demo_bert", f"encoder.path={encoder}", "strategy=full", "trainer.epochs=3",
+         "trainer.dropout=0", "trainer.accelerator=cpu", *QUICK],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "LOCAL_RANK": "1", "WORLD_SIZE": "4"},
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert set(os.listdir(tmp_path)) - before <= {"by-1", "by-2", "cache", "multirun", "outputs"}
+    (one, rows), (two, others) = _result(tmp_path / "by-1"), _result(tmp_path / "by-2")
+    assert (one.costs.devices, two.costs.devices) == (1, 2)
+    assert (one.cell, one.epochs, one.epoch) == (two.cell, two.epochs, two.epoch)
+    assert (one.test, one.dev, one.dev_history) == (two.test, two.dev, two.dev_history)
+    assert (one.warnings, two.warnings) == ([], [])
+    keys = [(r["split"], r["id"]) for r in rows]
+    assert len(set(keys)) == len(keys) == 30
+    assert keys == [(r["split"], r["id"]) for r in others]
+    for ours, theirs in zip(rows, others, strict=True):
+        assert ours["prediction"] == theirs["prediction"]
+        # measured 1e-6: the order of additions, through three epochs of Adam
+        assert ours["scores"] == pytest.approx(theirs["scores"], abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def fates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One sweep of cells over two ranks each, in which all that can happen happens."""
+    folder = tmp_path_factory.mktemp("fates")
+    base = ["trainer.devices=2", "trainer.accelerator=cpu", "encoder=demo_bert", "trainer.epochs=3", *QUICK]
+    full = [*base, "strategy=full"]
+    told = [
+        {"fate": "watched", "overrides": [*base, "strategy=ulmfit", "optimizer.lr=1e-2"]},
+        {"fate": "killed", "overrides": full},
+        {"fate": "raises", "overrides": full},
+        {"fate": "orphaned", "overrides": full},
+        {"fate": "hangs", "overrides": full, "config": {"timeout": 4.0}},
+    ]
+    subprocess.run(
+        [sys.executable, "-P", TESTS / "ddp_runners.py", folder, json.dumps(told)],
+        cwd=folder, check=True, timeout=300, env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )  # fmt: skip
+    return folder
+
+
+def _cell(fates: Path, name: str) -> tuple[Path, Record]:
+    (path,) = (fates / name / "results").glob("*/*/*/*/seed-0/record.json")
+    return path.parent, read_record(path.parent)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_layers_thaw_alike_on_all_ranks(fates: Path) -> None:
+    folder, record = _cell(fates, "watched")
+    assert record.status == "complete", record.reason
+    first, second = (json.loads((folder / f"seen-{rank}.json").read_text()) for rank in (0, 1))
+    assert first["weights"] == second["weights"]
+    assert [when for when, *_ in first["weights"]] == [
+        "before training", "after epoch 1", "after epoch 2", "after epoch 3",
+    ]  # fmt: skip
+    moved = [
+        sum(a != b for a, b in zip(before, after, strict=True)) - 1
+        for before, after in zip(first["weights"], first["weights"][1:], strict=False)
+    ]
+    assert 0 < moved[0] < moved[1] < moved[2], "one more layer an epoch"
+    assert first["trainable"] and second["trainable"]
+    assert first["seed"] != second["seed"], "dropout is each rank's own"
+
+
+def test_ranks_see_nothing_of_another_launcher_and_of_the_command(fates: Path) -> None:
+    folder, _ = _cell(fates, "watched")
+    for rank in (0, 1):
+        seen = json.loads((folder / f"seen-{rank}.json").read_text())
+        assert (seen["foreign"], seen["hydra"], seen["threads"]) == ([], False, 1)
+        assert Path(seen["cwd"]) == fates
+
+
+@pytest.mark.parametrize(
+    ("fate", "said"),
+    [
+        ("killed", "rank 1 of 2: SIGKILL: killed"),
+        ("raises", "rank 1 of 2: ValueError: no luck on this rank"),
+        ("orphaned", "SIGKILL: killed"),
+    ],
+)
+def test_a_rank_that_dies_fails_its_cell_at_once_with_its_error(fates: Path, fate: str, said: str) -> None:
+    folder, record = _cell(fates, fate)
+    assert record.status == "failed"
+    assert record.reason.startswith(said)
+    taken = json.loads((fates / "finished.json").read_text())[fate] - float((folder / "died").read_text())
+    assert taken < SECONDS
+
+
+@pytest.mark.parametrize("fate", ["watched", "killed", "raises", "orphaned", "hangs"])
+def test_no_process_outlives_its_cell(fates: Path, fate: str) -> None:
+    folder, record = _cell(fates, fate)
+    pids = [int((folder / name).read_text()) for name in ("cell", "rank-0", "rank-1")]
+    assert not [pid for pid in pids if _alive(pid)]
+    if fate == "hangs":
+        assert record.status == "timeout"
