@@ -20,10 +20,12 @@ import pytorch_lightning as pl
 import torch
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
+from harness.curves import Curves
 from harness.data.text import Example
 from harness.ddp import ALONE, World
 from harness.features.features import FeatureEncoder
 from harness.identity import ENGINE_VERSION
+from harness.loggers import current, logged
 from harness.predictions import Summary, write_predictions
 from harness.provenance import git_state, host, versions
 from harness.record import Costs, Record, write_config, write_record
@@ -135,6 +137,7 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     return run_here(cell, progress, ALONE)
 
 
+@logged
 def run_here(cell: Cell, progress: Progress, world: World) -> Record:
     """What each rank of a cell does, or the one process that runs it; the first rank writes.
 
@@ -172,7 +175,8 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     )
     assembly.model.check_ranks("before training")
     world.set_seed(cell.seed)
-    trainer = make_trainer(cell, assembly, [choice, StepProgress(progress, config["epochs"])])
+    watching = [choice, StepProgress(progress, config["epochs"]), *([Curves(choice)] if current() else [])]
+    trainer = make_trainer(cell, assembly, watching)
     begin = time.perf_counter()
     fit(trainer, assembly)
     fit_seconds = time.perf_counter() - begin
@@ -207,20 +211,15 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
 
 
 def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one, and
-    it knows of no other: what ranks share goes through :class:`harness.ddp.World`."""
+    """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one,
+    and it knows of no other: what ranks share goes through :class:`harness.ddp.World`."""
     config = cell.config["trainer"]
-    logger: Any = False
-    if cell.config["logger"]["name"] == "csv" and assembly.world.first:
-        from pytorch_lightning.loggers import CSVLogger
-
-        logger = CSVLogger(save_dir=cell.folder, name="", version="")
     return pl.Trainer(
         accelerator=config["accelerator"],
         devices=_trainer_devices(config["accelerator"], assembly.world),
         precision=config["precision"],
         max_epochs=config["epochs"],
-        logger=logger,
+        logger=current(),
         callbacks=callbacks,
         default_root_dir=str(cell.folder),
         enable_checkpointing=False,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
+from harness.privacy import refuse_secrets
 
 Check = Callable[[str, Any], Any]
 
@@ -71,6 +72,13 @@ def _betas(key: str, value: Any) -> list[float]:
     return [number(low=0, high=0.9999999)(key, v) for v in value]
 
 
+def _tags(key: str, value: Any) -> list[str]:
+    words = [v for v in value if isinstance(v, str | int)] if isinstance(value, list) else []
+    if not isinstance(value, list) or words != value or not all(1 <= len(str(v)) <= 64 for v in words):
+        raise HarnessError(f"{key}={value!r}: a list of words of at most 64 letters is wanted")
+    return [str(v) for v in value]
+
+
 def layers(key: str, value: Any) -> str | list[int]:
     """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings; ``auto`` = the recipe's."""
     if value in (None, "top", "mix", "auto"):
@@ -119,7 +127,14 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "eps": number(low=0),
         "max_grad_norm": optional(number(low=1e-12)),
     },
-    "logger": {"name": choice("none", "csv")},
+    "logger": {
+        "name": choice("none", "csv", "tensorboard", "wandb"),
+        "mode": optional(choice("offline", "online", "disabled")),
+        "project": optional(text),
+        "entity": optional(text),
+        "group": optional(text),
+        "tags": optional(_tags),
+    },
     "schedule": {"name": choice("auto", *SCHEDULES), "warmup": optional(number(low=0, high=1))},
     "trainer": {
         "epochs": optional(_count),
@@ -172,6 +187,7 @@ def typed(config: Mapping[str, Any]) -> dict[str, Any]:
         prefix = f"{section}." if section else ""
         for key in values if section else ():
             if key not in checks:
+                refuse_secrets([f"{prefix}{key}={values[key]}"])
                 raise HarnessError(f"{prefix}{key}: unknown key, {did_you_mean(key, checks)}")
         for key, check in checks.items():
             values[key] = check(prefix + key, values.get(key))

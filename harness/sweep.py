@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import resolve
+from harness import loggers, resolve
 from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RUNNER = "harness.cell:run_cell"
-LEFT_BESIDE = (("trainer", "save", True, "model.safetensors"), ("logger", "name", "csv", "metrics.csv"))
+LEFT_BESIDE = (
+    ("trainer", "save", True, "model.safetensors"),
+    ("logger", "name", "csv", "metrics.csv"),
+    *(("logger", "name", name, folder) for name, folder in loggers.FOLDERS.items()),
+)
 """Settings that change no result but leave a file beside the record."""
 
 
@@ -115,7 +119,7 @@ def launch(
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
     dry = _dry(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
-    _check_data(plan.todo)
+    _check(plan.todo)
     _note_unsaved(plan)
     if dry:
         _show(cells, plan, slots=len(places))
@@ -144,7 +148,7 @@ def run_job(config: DictConfig) -> float | None:
         assert isinstance(job, dict)
         cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
         plan = make_plan({str(cell.folder): cell}, dry=_dry([cell]))
-        _check_data(plan.todo)
+        _check(plan.todo)
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
@@ -206,7 +210,7 @@ def run_again(cells: Sequence[Cell]) -> None:
         KeyboardInterrupt: the user stopped it.
     """
     plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
-    _check_data(plan.todo)
+    _check(plan.todo)
     execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1))
 
 
@@ -249,6 +253,7 @@ def _run(plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay) -> dict[st
     )
     try:
         records = pool.run(cells)
+        end_runs(records, cells, note=display.note)
     finally:
         display.close()
     if driver is not None:
@@ -258,6 +263,16 @@ def _run(plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay) -> dict[st
     if pool.interrupts:
         raise KeyboardInterrupt
     return records
+
+
+def _check(cells: Sequence[Cell]) -> None:
+    """What is refused before anything runs.
+
+    Raises:
+        HarnessError: loggers that cannot work, data that cannot be read or trained on.
+    """
+    loggers.check(cells)
+    _check_data(cells)
 
 
 def _check_data(cells: Sequence[Cell]) -> None:
@@ -283,16 +298,26 @@ def _check_data(cells: Sequence[Cell]) -> None:
             _complain(f"{task.name}: {note}")
 
 
+def end_runs(records: Mapping[str, Record], cells: Sequence[Cell], *, note: Callable[[str], None]) -> None:
+    """End the wandb runs of cells that were killed, with the reason in their records."""
+    folders = list(loggers.unfinished(records, cells))
+    if folders:
+        from harness.wandb_runs import end_all
+
+        end_all(folders, note=note)
+
+
 def _modules_of(cells: Sequence[Cell]) -> list[str]:
     """Modules that build the cells' parts: imported once by the server."""
     parts = [cell.config.get(group) or {} for cell in cells for group in ("encoder", "task", "body")]
     found = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
-    return sorted(found)
+    return sorted(found) + ["wandb"] * any(loggers.uses_wandb(cell) for cell in cells)
 
 
 def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
     """``given`` are all overrides of the command, ``where`` those that tell the job from its neighbours."""
     check_writable(str(job.get("results_dir") or "results"))
+    loggers.name_sweep(job, driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
     try:
         return resolve.prepare(job, overrides=given)
     except HarnessError as e:

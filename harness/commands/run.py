@@ -23,6 +23,7 @@ def main(argv: list[str]) -> int:
 
     from harness import sweep
     from harness.commands.explain import explain
+    from harness.privacy import refuse_secrets
 
     if any(a in ("-h", "--help") for a in argv):
         from harness.cli import usage
@@ -31,6 +32,7 @@ def main(argv: list[str]) -> int:
         return 0
     if {"--cfg", "-c"} & set(argv) and {"-m", "--multirun"} & set(argv):
         raise HarnessError("--cfg shows one configuration: leave -m out and name one value a key")
+    refuse_secrets(argv)
     arguments = quote_text(argv)
     full = os.environ.get(FULL_ERROR) == "1"
     driver = sweep.driver = sweep.Driver()
