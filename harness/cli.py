@@ -23,6 +23,7 @@ COMMANDS = {
         "harness.leaderboard.command",
         "mean and deviation over seeds, a table a task, from a results folder",
     ),
+    "pretrain": ("harness.commands.pretrain", "make an encoder of a family from a plain text corpus"),
     "ensemble": ("harness.commands.ensemble", "average the predictions of two or more cells of a task"),
     "show": ("harness.commands.show", "one cell's record, readable"),
     "rerun": ("harness.commands.rerun", "run cells again from their stored configuration"),

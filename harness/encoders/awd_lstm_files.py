@@ -25,6 +25,8 @@ from harness.errors import HarnessError
 WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
 VOCABULARY = (".json", ".pkl", ".txt")
 OPTIONS = "options.json"
+BESIDE = (OPTIONS, "pretrain.json")
+"""JSON files of a folder that hold no words."""
 
 
 def awd_lstm_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
@@ -79,7 +81,7 @@ def _of_folder(folder: Path) -> dict[str, Path]:
 
 
 def _one(folder: Path, endings: Sequence[str], *, what: str) -> Path:
-    found = sorted(p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name != OPTIONS)
+    found = sorted(p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name not in BESIDE)
     if len(found) == 1:
         return found[0]
     names = ", ".join(p.name for p in found) or "none"

@@ -184,12 +184,14 @@ class Batch:
         tokens: units of text in it, special ones not counted; they are what the budget counts.
         words: words of text that begin in it.
         fresh: it does not continue the batch before it: state that was carried is forgotten.
+        rate: factor of the learning rate for this step alone.
     """
 
     tensors: dict[str, Tensor]
     tokens: int
     words: int
     fresh: bool = True
+    rate: float = 1.0
 
 
 @dataclass(slots=True)

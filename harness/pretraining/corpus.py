@@ -7,14 +7,14 @@ training seed is measured on the same text.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.data.files import open_text
 from harness.data.text import split_words
-from harness.errors import HarnessError
+from harness.errors import HarnessError, did_you_mean
 from harness.fingerprint import data_fingerprint
 
 Document = tuple[str, ...]
@@ -48,24 +48,36 @@ def count_words(documents: Sequence[Document]) -> int:
 
 
 def read_corpus(
-    where: str | Path, *, held_out: float = 0.05, division_seed: int = 0, encoding: str = "auto"
+    where: str | Path,
+    *,
+    held_out: float = 0.05,
+    division_seed: int = 0,
+    encoding: str = "auto",
+    column: str = "text",
+    split: str = "train",
 ) -> Corpus:
     """Read and divide a corpus.
 
     Args:
-        where: a text file (``.gz`` is unpacked), or a folder of ``.txt`` and ``.txt.gz`` files, which are read
-            in the order of their paths, folders in it included. The end of a file ends a document.
+        where: a text file (``.gz`` is unpacked), or a folder of ``.txt`` and ``.txt.gz`` files, which are
+            read in the order of their paths, folders in it included. The end of a file ends a document. Or,
+            where no such path is there, a data set of the hub, ``owner/name``: a row a document; where some
+            rows are empty, these are between documents.
         held_out: share of the documents, drawn at random; 0 = none. At least one when it is not 0.
         division_seed: of that draw.
         encoding: see :func:`harness.data.files.decode`.
+        column, split: of a data set of the hub.
 
     Raises:
         HarnessError: no such file, no text in it, or nothing left to train on.
     """
     notes: list[str] = []
     documents: list[Document] = []
-    for path in corpus_files(Path(where).expanduser()):
-        documents += _documents(path, encoding=encoding, notes=notes)
+    if _is_hub(str(where)):
+        documents += _hub(str(where), column=column, split=split)
+    else:
+        for path in corpus_files(Path(where).expanduser()):
+            documents += _documents(open_text(path, encoding=encoding, notes=notes))
     if not documents:
         raise HarnessError(f"corpus={where}: holds no text; one sentence a line is wanted")
     return divide(documents, held_out=held_out, seed=division_seed, notes=notes, where=str(where))
@@ -110,9 +122,28 @@ def corpus_files(where: Path) -> list[Path]:
     return found
 
 
-def _documents(path: Path, **options: Any) -> Iterator[Document]:
+def _is_hub(where: str) -> bool:
+    named = re.fullmatch(r"[\w.-]+/[\w.-]+", where) and not where.lower().endswith(ENDINGS)
+    return bool(named) and not Path(where).exists()
+
+
+def _hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
+    from harness.data.hub_data import load_hub
+
+    table = load_hub(dataset, {"train": split})["train"]
+    if column not in table.columns:
+        raise HarnessError(f"corpus={dataset}: column={column}: {did_you_mean(column, table.columns)}")
+    texts = [str(row[column] or "") for row in table.rows]
+    if all(text.strip() for text in texts):
+        for text in texts:
+            yield tuple(line.strip() for line in text.split("\n") if line.strip())
+        return
+    yield from _documents(line for text in texts for line in (text.split("\n") if text.strip() else [""]))
+
+
+def _documents(source: Iterable[str]) -> Iterator[Document]:
     lines: list[str] = []
-    for line in open_text(path, **options):
+    for line in source:
         text = line.strip()
         if text:
             lines.append(text)

@@ -1,0 +1,82 @@
+"""``harness pretrain encoder=FAMILY corpus=... output=DIR`` makes an encoder from a plain text corpus."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from typing import Any
+
+from harness.errors import HarnessError
+
+USAGE = """\
+usage: harness pretrain encoder=FAMILY [encoder.size=mini|small|base] corpus=FILE_OR_DIR output=DIR [...]
+
+Makes an encoder from a plain text corpus (a sentence or paragraph a line, a blank line between documents) and
+measures it on held-out documents. A run that was killed continues when the same command is given again.
+
+families: {families}
+
+  budget.epochs= budget.tokens= budget.seconds= budget.steps=   how long; the first that is reached
+  seed=0  held_out=0.05  overwrite=always  trainer.precision=bf16-mixed  trainer.threads=1
+  --cfg job   prints the composed configuration and trains nothing
+
+example:
+  harness pretrain encoder=bert encoder.size=mini corpus=corpus.txt.gz output=my-bert budget.seconds=150
+  harness encoder=bert encoder.path=my-bert strategy=full task=..."""
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0; HarnessError when refused."""
+    from harness.pretraining import settings
+
+    if not argv or any(a in ("-h", "--help") for a in argv):
+        print(USAGE.format(families=", ".join(settings.families())))
+        return 0
+    show = "--cfg" in argv
+    arguments = [a for a in argv if a not in ("--cfg", "job")]
+    if bad := [a for a in arguments if a.startswith("-")]:
+        raise HarnessError(f"{bad[0]}: no such option; one encoder is made at a time, by key=value")
+    config = settings.checked(settings.compose(arguments))
+    if show:
+        _print(config)
+        return 0
+    from harness.pretraining.job import run_job
+
+    begin = time.monotonic()
+    name, size = config["encoder"]["name"], config["encoder"]["size"]
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - begin:6.0f} s  {line}", file=sys.stderr, flush=True)
+
+    say(f"{name} ({size}) from {config['corpus']}")
+    record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
+    print(summary(record))
+    print(f"harness encoder={name} encoder.path={shlex.quote(config['output'])}")
+    return 0
+
+
+def summary(record: dict[str, Any]) -> str:
+    """What came out, in a line or two."""
+    seen, held = record["seen"], record["held_out"]
+    told = (
+        f"{record['family']} ({record['size']}): {record['parameters']:,} parameters, "
+        f"{seen['tokens']:,} tokens "
+        f"({seen['epochs']:.1f} passes) in {seen['seconds']:.0f} s"
+    )
+    if held is None:
+        return told
+    if held["perplexity_per_word"] is None:
+        more = ", ".join(f"{k} {v:.3f}" for k, v in held.items() if k.startswith("masked") and v is not None)
+        return f"{told}\nheld out: {more or 'no measure'}; no perplexity per word: {held['undefined']}"
+    unknown = f", {held['unknown_share']:.1%} of units unknown" if held["unknown_share"] else ""
+    return (
+        f"{told}\nheld out: perplexity {held['perplexity_per_word']:.1f} per word "
+        f"({held['nll'] / held['words']:.3f} nats), {held['perplexity_per_unit']:.1f} per unit{unknown}"
+    )
+
+
+def _print(config: dict[str, Any]) -> None:
+    import yaml
+
+    print(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), end="")

@@ -1,0 +1,266 @@
+"""BERT's objectives (Devlin et al. 2019, section 3.1).
+
+**Masked language model.** Of the pieces of a row 15 % are chosen anew in every pass; of these 80 % are shown
+as ``[MASK]``, 10 % as a random piece, 10 % as they are, and the loss is the mean cross-entropy of the true
+pieces there. The 15 % and the three shares hold for each row and for the whole, the latter by chance.
+
+**Next sentence** (optional). A row holds two stretches of text, ``[CLS] a [SEP] b [SEP]``; in half of the
+rows b follows a in its document, in the others it comes from another one. The pooler is trained by telling
+these apart, and kept; without this objective no pooler and no second segment exists, and none is saved.
+
+**Held out.** The model gives no probability of a text, so there is no perplexity per word. What is measured
+instead is the loss with every piece masked exactly once, in :data:`ROUNDS` rounds of every seventh piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from harness.errors import HarnessError
+from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
+from harness.pretraining.corpus import Corpus, Document
+from harness.pretraining.pieces import Block, Pieces, batched, pack, padded, tokenise
+from harness.pretraining.word_pieces import SPECIAL, word_piece_tokenizer
+
+CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
+ROUNDS = 7
+NO_LOSS = -100
+PAD, CLS, SEP, MASK = (SPECIAL.index(s) for s in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
+ROWS = ("document", "line")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Ids with special units, their segments, words that begin in it, and whether b follows a (1 = no)."""
+
+    ids: np.ndarray
+    segments: np.ndarray
+    words: int
+    other: int = 0
+
+
+class MaskedLM(Objective):
+    """See the module.
+
+    Args:
+        block: sizes.
+        recipe: rates.
+        vocabulary: most word pieces.
+        lower: ignore case and accents.
+        rows: ``document`` = neighbouring lines together up to the longest row, ``line`` = one a row.
+        batch_rows: rows a step.
+        next_sentence: train the pooler, too.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        recipe: Recipe,
+        *,
+        vocabulary: int,
+        lower: bool,
+        rows: str,
+        batch_rows: int,
+        next_sentence: bool,
+    ) -> None:
+        if rows not in ROWS:
+            raise HarnessError(f"encoder.rows={rows}: document or line is wanted")
+        self.family, self.block, self.recipe = "bert", block, recipe
+        self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
+        self.batch_rows, self.next_sentence = batch_rows, next_sentence
+        self.notes: list[str] = []
+
+    def prepare(self, corpus: Corpus, *, seed: int) -> None:
+        lines = [line for document in corpus.train for line in document]
+        self.tokenizer = word_piece_tokenizer(
+            lines, size=self.vocabulary, lower=self.lower, positions=self.block.positions
+        )
+        self.train = self._pieces(corpus.train)
+        self.test = self._pieces(corpus.held_out)
+        self.tokens_per_epoch = sum(len(line) for document in self.train for line in document)
+        self._packed = [] if self.next_sentence else self._single_rows(self.train)
+
+    def _pieces(self, documents: Sequence[Document]) -> list[list[Pieces]]:
+        flat = iter(tokenise(self.tokenizer.backend_tokenizer, [line for d in documents for line in d]))
+        return [[p for p in (next(flat) for _ in d) if len(p)] for d in documents]
+
+    def _single_rows(self, documents: Sequence[list[Pieces]]) -> list[_Row]:
+        room = self.block.positions - 2
+        groups = documents if self.rows == "document" else [[line] for d in documents for line in d]
+        return [_single(row) for document in groups for row in pack(document, room)]
+
+    def build(self) -> torch.nn.Module:
+        from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
+
+        b = self.block
+        config = BertConfig(
+            vocab_size=self.vocabulary_size(),
+            hidden_size=b.width,
+            num_hidden_layers=b.layers,
+            num_attention_heads=b.heads,
+            intermediate_size=b.feed_forward,
+            hidden_act=b.activation,
+            hidden_dropout_prob=b.dropout,
+            attention_probs_dropout_prob=b.dropout,
+            max_position_embeddings=b.positions,
+            type_vocab_size=2 if self.next_sentence else 1,
+            pad_token_id=PAD,
+        )
+        model: torch.nn.Module = (BertForPreTraining if self.next_sentence else BertForMaskedLM)(config)
+        return model.train()
+
+    def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
+        rng = np.random.default_rng([seed, epoch])
+        room = self.block.positions - 3
+        rows = list(pairs(self.train, room, rng)) if self.next_sentence else self._packed
+        for chosen in batched([len(r.ids) for r in rows], self.batch_rows, rng):
+            yield self._batch([rows[i] for i in chosen], rng)
+
+    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator) -> Batch:
+        ids = padded([r.ids for r in rows], PAD)
+        shown, labels = mask(ids, size=self.vocabulary_size(), rng=rng)
+        tensors = {
+            "input_ids": torch.from_numpy(shown),
+            "labels": torch.from_numpy(labels),
+            "attention_mask": torch.from_numpy((ids != PAD).astype(np.int64)),
+        }
+        if self.next_sentence:
+            tensors["token_type_ids"] = torch.from_numpy(padded([r.segments for r in rows], 0))
+            tensors["other"] = torch.tensor([r.other for r in rows])
+        special = np.isin(ids, (PAD, CLS, SEP))
+        return Batch(tensors, tokens=int((~special).sum()), words=sum(r.words for r in rows))
+
+    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
+        t = batch.tensors
+        out = _encode(model, t)
+        logits, gold = _predict(model, out.last_hidden_state, t["labels"])
+        mean = F.cross_entropy(logits, gold)
+        nll, more = float(mean.detach()) * len(gold), {}
+        if self.next_sentence:
+            said = model.cls.seq_relationship(out.pooler_output).float()
+            pairs_loss = F.cross_entropy(said, t["other"])
+            more["next_sentence_loss"] = float(pairs_loss.detach())
+            mean = mean + pairs_loss
+        return Loss(mean, nll, len(gold), more=more)
+
+    @torch.no_grad()
+    def held_out(self, model: Any) -> HeldOut:
+        device = next(model.parameters()).device
+        rows = sorted(self._single_rows(self.test), key=lambda r: len(r.ids))
+        nll = right = total = 0.0
+        for at in range(0, len(rows), self.batch_rows):
+            ids = torch.from_numpy(padded([r.ids for r in rows[at : at + self.batch_rows]], PAD)).to(device)
+            for offset in range(ROUNDS):
+                shown, labels = mask_every(ids, offset)
+                tensors = {"input_ids": shown, "attention_mask": (ids != PAD).long()}
+                states = _encode(model, tensors).last_hidden_state
+                logits, gold = _predict(model, states, labels)
+                nll += float(F.cross_entropy(logits, gold, reduction="sum"))
+                right += int((logits.argmax(-1) == gold).sum())
+                total += len(gold)
+        return HeldOut(
+            nll=nll,
+            predicted=int(total),
+            words=None,
+            unknown=0.0,
+            why="a masked language model gives no probability of a text",
+            more={"masked_accuracy": right / max(1, total), "masked_nll": nll / max(1, total)},
+        )
+
+    def save(self, model: Any, folder: Path) -> None:
+        model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def vocabulary_size(self) -> int:
+        return len(self.tokenizer)
+
+    def encoder_parameters(self, model: Any) -> int:
+        return sum(p.numel() for p in model.bert.parameters())
+
+
+def _encode(model: Any, tensors: dict[str, Tensor]) -> Any:
+    takes = ("input_ids", "attention_mask", "token_type_ids")
+    return model.bert(**{k: tensors[k] for k in takes if k in tensors})
+
+
+def _predict(model: Any, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (N, V) and the true pieces (N,) where there is a label: nothing is computed elsewhere."""
+    at = labels != NO_LOSS
+    return model.cls.predictions(states[at]).float(), labels[at]
+
+
+def _single(row: Pieces) -> _Row:
+    ids = np.concatenate([[CLS], row.ids, [SEP]])
+    return _Row(ids, np.zeros_like(ids), int(row.words.sum()))
+
+
+def mask(ids: np.ndarray, *, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """What is shown and what is to be predicted (``NO_LOSS`` elsewhere), for (B, S) ids of ``size`` kinds.
+
+    In each row 15 % of the pieces of text, rounded, at least one; special and unknown ones never.
+    """
+    text = ids >= len(SPECIAL)
+    rank = np.where(text, rng.random(ids.shape), 2.0).argsort(1).argsort(1)
+    count = np.maximum(1, np.round(CHOSEN * text.sum(1)))[:, None]
+    chosen = text & (rank < count)
+    how = rng.random(ids.shape)
+    shown = np.where(chosen & (how < MASKED), MASK, ids)
+    instead = rng.integers(len(SPECIAL), max(size, len(SPECIAL) + 1), ids.shape)
+    shown = np.where(chosen & (how >= 1 - RANDOM), instead, shown)
+    return shown, np.where(chosen, ids, NO_LOSS)
+
+
+def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
+    """The pieces of text of each row numbered; those whose number is ``offset`` modulo the rounds masked."""
+    text = ids >= len(SPECIAL)
+    chosen = text & ((text.long().cumsum(1) - 1) % ROUNDS == offset)
+    return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, NO_LOSS)
+
+
+def pairs(documents: Sequence[list[Pieces]], room: int, rng: np.random.Generator) -> Iterator[_Row]:
+    """Rows of two stretches of at most ``room`` units together; in half of them, as far as there is more than
+    one document, the second comes from another document."""
+    for number, document in enumerate(documents):
+        at = 0
+        while at < len(document):
+            first, second, at, other = _pair(documents, number, at, room=room, rng=rng)
+            first, second = _fit(first, second, room)
+            ids = np.concatenate([[CLS], first.ids, [SEP], second.ids, [SEP]])
+            segments = np.concatenate([np.zeros(len(first) + 2), np.ones(len(second) + 1)]).astype(np.int64)
+            yield _Row(ids, segments, int(first.words.sum() + second.words.sum()), int(other))
+
+
+def _pair(
+    documents: Sequence[list[Pieces]], number: int, at: int, *, room: int, rng: np.random.Generator
+) -> tuple[Pieces, Pieces, int, bool]:
+    """Both stretches, the line at which the next row starts, and whether the second is from elsewhere."""
+    lines, length, stop = documents[number], 0, at
+    while stop < len(lines) and (stop == at or length + len(lines[stop]) <= room):
+        length += len(lines[stop])
+        stop += 1
+    middle = at + 1 + int(rng.integers(max(1, stop - at - 1)))
+    first = Pieces.join(lines[at:middle])
+    alone = middle >= stop
+    if len(documents) > 1 and (alone or rng.random() < 0.5):
+        where = (number + 1 + int(rng.integers(len(documents) - 1))) % len(documents)
+        start = int(rng.integers(len(documents[where]))) if documents[where] else 0
+        second = documents[where][start:]
+        if second:
+            return first, Pieces.join(second), middle, True
+    rest = lines[middle:stop] or [first.cut(0, 0)]
+    return first, Pieces.join(rest), stop, False
+
+
+def _fit(first: Pieces, second: Pieces, room: int) -> tuple[Pieces, Pieces]:
+    """Both cut at their ends, the longer one first, until they fit."""
+    half = room // 2
+    a = min(len(first), max(half, room - len(second)))
+    return first.cut(0, a), second.cut(0, room - a)

@@ -1,0 +1,186 @@
+"""GPT-2's objective (Radford et al. 2019): predict the next byte pair from all before it.
+
+Documents in random order, ``<|endoftext|>`` between them, are one stream that is cut into blocks of equal
+length. ``block=gpt2`` is the published block (norms before each part). ``block=bert`` is BERT's (norms behind
+each part) with a mask over what is to come: then this model and a BERT of the same size differ in nothing but
+mask, objective and vocabulary.
+
+**Held out.** Each document is read alone, behind ``<|endoftext|>``; a document that is longer than the model
+reaches is read in windows that overlap by half, each unit predicted in the window that shows most before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from harness.errors import HarnessError
+from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
+from harness.pretraining.corpus import Corpus, Document
+from harness.pretraining.pieces import Block, Pieces, padded, tokenise
+from harness.pretraining.word_pieces import END, byte_pair_tokenizer
+
+BLOCKS = ("gpt2", "bert")
+NO_LOSS = -100
+
+
+class CausalLM(Objective):
+    """See the module.
+
+    Args:
+        block: sizes.
+        recipe: rates.
+        vocabulary: most units.
+        batch_rows: blocks a step.
+        kind: ``gpt2`` or ``bert``, which block.
+    """
+
+    def __init__(
+        self, block: Block, recipe: Recipe, *, vocabulary: int, batch_rows: int, kind: str = "gpt2"
+    ) -> None:
+        if kind not in BLOCKS:
+            raise HarnessError(f"encoder.block={kind}: gpt2 or bert is wanted")
+        self.family, self.block, self.recipe = "gpt", block, recipe
+        self.vocabulary, self.batch_rows, self.kind = vocabulary, batch_rows, kind
+        self.notes: list[str] = []
+
+    def prepare(self, corpus: Corpus, *, seed: int) -> None:
+        texts = joined(corpus.train)
+        self.tokenizer = byte_pair_tokenizer(texts, size=self.vocabulary, positions=self.block.positions)
+        backend = self.tokenizer.backend_tokenizer
+        self.end = int(self.tokenizer.convert_tokens_to_ids(END))
+        self.train = tokenise(backend, texts)
+        self.test = tokenise(backend, joined(corpus.held_out))
+        self.tokens_per_epoch = sum(map(len, self.train))
+
+    def build(self) -> torch.nn.Module:
+        from transformers import BertLMHeadModel, GPT2LMHeadModel
+
+        config = self._gpt2() if self.kind == "gpt2" else self._bert()
+        model: torch.nn.Module = (GPT2LMHeadModel if self.kind == "gpt2" else BertLMHeadModel)(config)
+        return model.train()
+
+    def _gpt2(self) -> Any:
+        from transformers import GPT2Config
+
+        b = self.block
+        return GPT2Config(
+            vocab_size=self.vocabulary_size(),
+            n_embd=b.width,
+            n_layer=b.layers,
+            n_head=b.heads,
+            n_inner=b.feed_forward,
+            n_positions=b.positions,
+            activation_function=b.activation,
+            resid_pdrop=b.dropout,
+            embd_pdrop=b.dropout,
+            attn_pdrop=b.dropout,
+            bos_token_id=self.end,
+            eos_token_id=self.end,
+            use_cache=False,
+        )
+
+    def _bert(self) -> Any:
+        from transformers import BertConfig
+
+        b = self.block
+        return BertConfig(
+            vocab_size=self.vocabulary_size(),
+            hidden_size=b.width,
+            num_hidden_layers=b.layers,
+            num_attention_heads=b.heads,
+            intermediate_size=b.feed_forward,
+            hidden_act=b.activation,
+            hidden_dropout_prob=b.dropout,
+            attention_probs_dropout_prob=b.dropout,
+            max_position_embeddings=b.positions,
+            type_vocab_size=1,
+            pad_token_id=None,
+            bos_token_id=self.end,
+            eos_token_id=self.end,
+            is_decoder=True,
+            use_cache=False,
+        )
+
+    def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
+        rng = np.random.default_rng([seed, epoch])
+        order = rng.permutation(len(self.train))
+        stop = Pieces(np.array([self.end]), np.array([0]))
+        parts = [stop, *(part for i in order for part in (self.train[i], stop))]
+        stream = Pieces.join(parts)
+        width = self.block.positions
+        rows = [stream.cut(at, at + width + 1) for at in range(0, len(stream) - 1, width)]
+        order = rng.permutation(len(rows))
+        for at in range(0, len(rows), self.batch_rows):
+            yield self._batch([rows[i] for i in order[at : at + self.batch_rows]])
+
+    def _batch(self, rows: Sequence[Pieces]) -> Batch:
+        ids = padded([r.ids for r in rows], NO_LOSS)
+        labels = ids[:, 1:]
+        shown = np.where(ids[:, :-1] == NO_LOSS, self.end, ids[:, :-1])
+        tokens = int(((labels != NO_LOSS) & (labels != self.end)).sum())
+        tensors = {"input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels.copy())}
+        return Batch(tensors, tokens=tokens, words=int(sum(r.words[1:].sum() for r in rows)))
+
+    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
+        labels = batch.tensors["labels"]
+        logits = model(input_ids=batch.tensors["input_ids"]).logits.float()
+        mean = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LOSS)
+        predicted = int((labels != NO_LOSS).sum())
+        return Loss(mean, float(mean.detach()) * predicted, predicted)
+
+    @torch.no_grad()
+    def held_out(self, model: Any) -> HeldOut:
+        device = next(model.parameters()).device
+        rows = sorted(
+            (w for document in self.test for w in self.windows(document.ids)), key=lambda w: len(w[0])
+        )
+        nll = predicted = 0.0
+        for at in range(0, len(rows), self.batch_rows):
+            part = rows[at : at + self.batch_rows]
+            shown = torch.from_numpy(padded([w[0] for w in part], self.end)).to(device)
+            labels = torch.from_numpy(padded([w[1] for w in part], NO_LOSS)).to(device)
+            logits = model(input_ids=shown).logits.float()
+            nll += float(_summed(logits, labels))
+            predicted += int((labels != NO_LOSS).sum())
+        return HeldOut(nll, int(predicted), words=sum(int(d.words.sum()) for d in self.test))
+
+    def windows(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """What is shown and what is to be predicted; each unit of the document exactly once."""
+        width = self.block.positions
+        whole = np.concatenate([[self.end], ids])
+        done, start = 0, 0
+        while done < len(ids):
+            shown, labels = (
+                whole[start : start + width][: len(ids) - start],
+                ids[start : start + width].copy(),
+            )
+            labels[: done - start] = NO_LOSS
+            yield shown, labels
+            done = start + len(labels)
+            start = max(done - width // 2, start + 1)
+
+    def save(self, model: Any, folder: Path) -> None:
+        model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def vocabulary_size(self) -> int:
+        return len(self.tokenizer)
+
+    def encoder_parameters(self, model: Any) -> int:
+        return sum(p.numel() for p in model.base_model.parameters())
+
+
+def _summed(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LOSS, reduction="sum")
+
+
+def joined(documents: Sequence[Document]) -> list[str]:
+    """Each document as one text, its lines joined by blanks, as the tasks' texts have them."""
+    return [" ".join(document) for document in documents]

@@ -1,0 +1,225 @@
+"""One pretraining from its configuration to a finished folder, or none; torch-free until it trains.
+
+What is half done lies beside the output in ``.<output>.unfinished``: checkpoints, curves and what identifies
+the run. The same command continues from there; another one starts anew. The output appears whole, by
+renaming.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.build import locate, refuse_unknown
+from harness.errors import HarnessError
+from harness.fingerprint import data_fingerprint, file_fingerprint
+from harness.lease import Leases
+from harness.pretraining.base import Outcome, Pretrainer, Progress, Run
+from harness.pretraining.corpus import Corpus, read_corpus
+from harness.pretraining.settings import budget, options, work_folder
+from harness.provenance import git_state, host, versions
+from harness.record import write_atomic
+
+RECORD, IDENTITY = "pretrain.json", "identity"
+SCHEMA = 1
+UNIMPORTANT = ("output", "overwrite", "corpus", "encoding", "column", "split")
+"""Keys that say where things lie; what is read decides."""
+
+
+def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> dict[str, Any]:
+    """Pretrain as a checked configuration says, and return the record.
+
+    Args:
+        config: from :func:`harness.pretraining.settings.checked`.
+        say: shows lines of progress.
+        command: what was called, for the record.
+
+    Raises:
+        HarnessError: the output is something else, another process makes it, or data or options do not do.
+    """
+    output = Path(config["output"]).expanduser().absolute()
+    corpus = read_corpus(
+        config["corpus"],
+        held_out=config["held_out"],
+        encoding=config["encoding"],
+        column=config["column"],
+        split=config["split"],
+    )
+    identity = job_identity(config, corpus)
+    there = finished(output, identity, overwrite=config["overwrite"] == "always")
+    if there is not None:
+        say(f"{output} is complete already; overwrite=always makes it anew")
+        return there
+    pretrainer = the_pretrainer(config["encoder"])
+    work = work_folder(output)
+    with _lease(work):
+        _clear(work, identity)
+        folder = work / "result"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        begin = time.perf_counter()
+        outcome = pretrainer.pretrain(
+            Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say)
+        )
+        record = the_record(config, corpus, outcome, identity=identity, command=command)
+        record["total_seconds"] = time.perf_counter() - begin
+        record["files"] = {p.name: file_fingerprint(p) for p in sorted(folder.iterdir()) if p.is_file()}
+        _keep_curves(work, folder)
+        write_atomic(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
+        _publish(folder, output)
+    shutil.rmtree(work, ignore_errors=True)
+    return record
+
+
+def the_pretrainer(encoder: Mapping[str, Any]) -> Pretrainer:
+    """Built from its options.
+
+    Raises:
+        HarnessError: an option it does not know or cannot use.
+    """
+    target, given = locate(encoder["_target_"]), options(encoder)
+    refuse_unknown(target, given, where=f"encoder={encoder['name']}")
+    built: Pretrainer = target(**given)
+    return built
+
+
+def job_identity(config: Mapping[str, Any], corpus: Corpus) -> str:
+    """Hex digest of everything that decides what comes out."""
+    told = {k: v for k, v in config.items() if k not in (*UNIMPORTANT, "trainer")}
+    told["precision"] = config["trainer"]["precision"]
+    return data_fingerprint([told, corpus.fingerprint])
+
+
+def finished(output: Path, identity: str, *, overwrite: bool) -> dict[str, Any] | None:
+    """The record of an output that is complete and of this run.
+
+    Raises:
+        HarnessError: something else lies there.
+    """
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return None
+    try:
+        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
+        found = record["identity"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise HarnessError(
+            f"output={output}: is there already and was not made by harness pretrain; name another folder"
+        ) from None
+    if overwrite:
+        return None
+    if found != identity:
+        raise HarnessError(
+            f"output={output}: holds an encoder of other options, data or budget; name another folder, or "
+            "overwrite=always"
+        )
+    return dict(record)
+
+
+def the_record(
+    config: Mapping[str, Any], corpus: Corpus, outcome: Outcome, *, identity: str, command: str
+) -> dict[str, Any]:
+    """What ``pretrain.json`` says. Numbers that are none are null."""
+    encoder = config["encoder"]
+    held = outcome.held_out
+    return {
+        "schema": SCHEMA,
+        "family": encoder["name"],
+        "size": encoder["size"],
+        "seed": config["seed"],
+        "identity": identity,
+        "corpus": {
+            "name": Path(config["corpus"]).name,
+            "fingerprint": corpus.fingerprint,
+            "documents": len(corpus.train),
+            "words": corpus.words(),
+            "held_out_documents": len(corpus.held_out),
+            "held_out_words": corpus.words(held_out=True),
+        },
+        "seen": asdict(outcome.seen) | {"epochs": outcome.epochs},
+        "parameters": outcome.parameters,
+        "encoder_parameters": outcome.encoder_parameters,
+        "vocabulary": outcome.vocabulary,
+        "loss": _number(outcome.loss),
+        "held_out": None
+        if held is None
+        else {
+            "perplexity_per_word": held.word_perplexity,
+            "perplexity_per_unit": _number(held.unit_perplexity) if held.words is not None else None,
+            "undefined": held.why or None,
+            "nll": held.nll,
+            "words": held.words,
+            "units": held.predicted,
+            "unknown_share": held.unknown,
+            **{k: _number(v) for k, v in held.more.items()},
+        },
+        "notes": [*corpus.notes, *outcome.notes],
+        "options": {k: v for k, v in encoder.items() if k not in ("name", "_target_")},
+        "budget": config["budget"],
+        "precision": config["trainer"]["precision"],
+        "versions": versions(),
+        "git": git_state(),
+        "host": host(),
+        "command": command,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if value == value and abs(value) != float("inf") else None
+
+
+@contextlib.contextmanager
+def _lease(work: Path) -> Iterator[None]:
+    lease = Leases().take(work)
+    if lease is None:
+        raise HarnessError(f"{work}: another process is making this output; wait for it, or end it")
+    try:
+        yield
+    finally:
+        lease.release()
+
+
+def _clear(work: Path, identity: str) -> None:
+    """What another command left goes; what this one left stays."""
+    mark = work / IDENTITY
+    if mark.is_file() and mark.read_text() == identity:
+        return
+    for path in work.iterdir():
+        if path.name.startswith(".lease"):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    write_atomic(mark, identity.encode())
+
+
+def _keep_curves(work: Path, folder: Path) -> None:
+    """The curves of all parts of the run as one ``curves.csv``."""
+    parts = sorted(work.glob("log/part-*/metrics.csv"), key=lambda p: int(p.parent.name.rpartition("-")[2]))
+    lines: list[str] = []
+    for part in parts:
+        head, *rows = part.read_text().splitlines() or [""]
+        lines += [head, *rows] if not lines or lines[0] != head else rows
+    if lines:
+        write_atomic(folder / "curves.csv", "\n".join([*lines, ""]).encode())
+
+
+def _publish(folder: Path, output: Path) -> None:
+    """The finished folder under its name; what was there goes last."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as f:
+                os.fsync(f.fileno())
+    old = output.parent / f".{output.name}.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if output.exists():
+        output.rename(old)
+    folder.rename(output)
+    shutil.rmtree(old, ignore_errors=True)

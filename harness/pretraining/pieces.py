@@ -1,0 +1,119 @@
+"""What the objectives over sub-words share: the block's sizes, tokenised documents, and packing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.data.text import split_words
+from harness.errors import HarnessError
+
+POOL = 16
+"""Batches that are sorted by length together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Sizes of a transformer: ``layers``, ``width``, ``heads``, the width of its ``feed_forward`` part, its
+    ``activation`` (a name that transformers knows), ``dropout`` everywhere, and most ``positions`` of a row.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+    positions: int
+    activation: str = "gelu"
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "feed_forward", "positions"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise HarnessError(f"encoder.{name}={value!r}: a whole number, at least 1, is wanted")
+        if self.width % self.heads:
+            raise HarnessError(
+                f"encoder.width={self.width}: must be a multiple of encoder.heads={self.heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise HarnessError(f"encoder.dropout={self.dropout}: a rate in [0, 1) is wanted")
+        from transformers.activations import ACT2FN
+
+        if self.activation not in ACT2FN:
+            raise HarnessError(f"encoder.activation={self.activation}: gelu, gelu_new, relu, ... is wanted")
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A tokenised text: ``ids`` (S,) and, for each unit, how many words of the text begin in it (S,)."""
+
+    ids: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def cut(self, start: int, stop: int) -> Pieces:
+        return Pieces(self.ids[start:stop], self.words[start:stop])
+
+    @classmethod
+    def join(cls, parts: Sequence[Pieces]) -> Pieces:
+        return cls(np.concatenate([p.ids for p in parts]), np.concatenate([p.words for p in parts]))
+
+
+def tokenise(backend: Any, texts: Sequence[str]) -> list[Pieces]:
+    """Pieces of each text by a ``tokenizers.Tokenizer``, no special units."""
+    return [
+        Pieces(np.array(e.ids, dtype=np.int64), beginnings(text, [end for _, end in e.offsets]))
+        for text, e in zip(texts, backend.encode_batch(list(texts), add_special_tokens=False), strict=True)
+    ]
+
+
+def beginnings(text: str, ends: Sequence[int]) -> np.ndarray:
+    """For each unit how many words begin in it, given where the units end in ``text``: (S,)."""
+    if not len(ends):
+        return np.zeros(0, dtype=np.int64)
+    starts = [start for start, _ in split_words(text)]
+    at = np.searchsorted(np.maximum.accumulate(np.asarray(ends)), starts, side="right")
+    return np.bincount(np.minimum(at, len(ends) - 1), minlength=len(ends))
+
+
+def pack(lines: Sequence[Pieces], room: int) -> Iterator[Pieces]:
+    """Neighbouring lines of a document together in rows of at most ``room`` units. A line is broken only
+    where it is longer than a row."""
+    row: list[Pieces] = []
+    length = 0
+    for line in lines:
+        for at in range(0, len(line), room):
+            part = line.cut(at, at + room)
+            if length + len(part) > room:
+                yield Pieces.join(row)
+                row, length = [], 0
+            row.append(part)
+            length += len(part)
+    if length:
+        yield Pieces.join(row)
+
+
+def batched(lengths: Sequence[int], size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Numbers of rows, ``size`` a batch, in random order; neighbours in length where that costs no order:
+    within pools of :data:`POOL` batches."""
+    order = rng.permutation(len(lengths))
+    sizes = np.asarray(lengths)
+    batches: list[np.ndarray] = []
+    for at in range(0, len(order), POOL * size):
+        pool = order[at : at + POOL * size]
+        pool = pool[np.argsort(sizes[pool], kind="stable")]
+        batches += [pool[i : i + size] for i in range(0, len(pool), size)]
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def padded(rows: Sequence[np.ndarray], fill: int) -> np.ndarray:
+    """(B, S), filled up on the right."""
+    out = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
