@@ -11,7 +11,7 @@ function heat(table) {
     const row = known(found[0]) ? table.rows[found[0]] : null;
     if (!row || !known(row.mean)) return h("td", { class: "none" }, row ? row.state : "no dev");
     const deep = share(row.mean);
-    return h("td", { class: "num heated" + (deep > 52 ? " deep" : ""), style: { "--h": deep + "%" }, ...tipped(row.name + "\n" + row.text + (row.ci ? "\n95 % " + interval(...row.ci) : "")) },
+    return h("td", { class: "num heated" + (deep > DEEP ? " deep" : ""), style: { "--h": deep + "%" }, ...tipped(row.name + "\n" + row.text + (row.ci ? "\n95 % " + interval(...row.ci) : "")) },
       score(row.mean), found[1] > 1 ? h("small", {}, "best on dev of " + found[1]) : row.tied && h("small", {}, row.first ? "best" : "tied"));
   };
   return h("div", { class: "scroll" }, h("table", { class: "heat" },
@@ -31,7 +31,7 @@ function mixes(table) {
           const j = place(k);
           if (j < 0) return h("td", { class: "none" }, "–");
           const deep = 6 + (88 * m.mean[j]) / top, seeds = m.seeds.map((w) => w[j].toFixed(3)).join(", ");
-          return h("td", { class: "num heated" + (deep > 52 ? " deep" : ""), style: { "--h": deep + "%" }, ...tipped("share by seed: " + seeds) }, m.mean[j].toFixed(3));
+          return h("td", { class: "num heated" + (deep > DEEP ? " deep" : ""), style: { "--h": deep + "%" }, ...tipped("share by seed: " + seeds) }, m.mean[j].toFixed(3));
         }), h("td", { class: "num none" }, m.gamma.length ? (m.gamma.reduce((a, b) => a + b) / m.gamma.length).toFixed(2) : ""));
     }))));
 }
@@ -46,7 +46,7 @@ function slices(table) {
     h("tbody", {}, all.map((t) => h("tr", {}, h("th", { scope: "row", title: t.slice }, t.slice), h("td", { class: "num" }, t.n), rows.map((i) => {
       const c = t.cells[i];
       if (!c) return h("td", { class: "none" }, "–");
-      return h("td", { class: "num heated" + (share(c[0]) > 52 ? " deep" : ""), style: { "--h": share(c[0]) + "%" } }, score(c[0]), h("small", {}, score(c[1]) + "–" + score(c[2])));
+      return h("td", { class: "num heated" + (share(c[0]) > DEEP ? " deep" : ""), style: { "--h": share(c[0]) + "%" } }, score(c[0]), h("small", {}, score(c[1]) + "–" + score(c[2])));
     }))))));
 }
 
@@ -64,7 +64,7 @@ function compared(table, chosen) {
   const better = (d) => (d.effect > 0) === table.maximize;
   return [h("div", { class: "scroll" }, h("table", { class: "pairs" },
     h("thead", {}, h("tr", {}, ["better", "than", "difference", "95 %", "", "p", "p, Holm"].map((t, k) => h("th", { scope: "col", class: [2, 3, 5, 6].includes(k) ? "r" + (k === 5 || k === 3 ? " hide" : "") : k === 4 ? "hide" : "" }, t)))),
-    h("tbody", {}, found.map((d, k) => h("tr", {}, h("td", { class: "name" }, table.rows[better(d) ? d.a : d.b].short), h("td", { class: "name" }, table.rows[better(d) ? d.b : d.a].short),
+    h("tbody", {}, found.map((d, k) => h("tr", {}, h("td", { class: "name" }, soft(table.rows[better(d) ? d.a : d.b].short)), h("td", { class: "name" }, soft(table.rows[better(d) ? d.b : d.a].short)),
       h("td", { class: "r num" }, score(Math.abs(d.effect))), h("td", { class: "r num hide" }, better(d) === (d.effect > 0) ? signed(d.low) + " to " + signed(d.high) : signed(-d.high) + " to " + signed(-d.low)),
       h("td", { class: "hide" }, effect(better(d) === (d.effect > 0) ? d : { effect: -d.effect, low: -d.high, high: -d.low }, to)),
       h("td", { class: "r num hide" }, pvalue(d.p)), h("td", { class: "r num" }, h("strong", {}, pvalue(adjusted[k])), adjusted[k] >= 0.05 && h("span", { class: "soft opt" }, " not told apart")))))))
@@ -81,7 +81,7 @@ function disagree(table, view) {
     const word = d.closer ? "closer" : "right";
     box.replaceChildren(
       h("p", {}, "They differ on " + count(pair.differ, "example") + ": on " + onlyA + " only the first is " + word + ", on " + onlyB + " only the second." + (pair.shown.length < pair.differ ? " " + pair.shown.length + " are shown." : "")),
-      h("div", { class: "cards" }, pair.shown.map((k) => card(table, d, d.examples[k], a, b))));
+      h("div", { class: "cards" + (Array.isArray(d.examples[pair.shown[0]]?.gold) ? "" : " short") }, pair.shown.map((k) => card(table, d, d.examples[k], a, b))));
   }
   if (!known(view.a) || !d.rows.includes(Number(view.a))) [view.a, view.b] = d.rows;
   paint();
@@ -108,7 +108,7 @@ function across() {
   const a = DATA.across;
   return h("section", { "aria-label": "over tasks" }, h("h3", {}, a.title), h("div", { class: "scroll" }, h("table", { class: "across" },
     h("thead", {}, h("tr", {}, ["system", "average rank", "mean", "95 %", "interquartile mean", "tasks", "n"].map((t, k) => h("th", { scope: "col", class: k ? "r" + (k > 2 ? " hide" : "") : "" }, t)))),
-    h("tbody", {}, a.rows.map((r) => h("tr", {}, h("td", { class: "name" }, r.system), h("td", { class: "r num" }, r.average_rank.toFixed(2)), h("td", { class: "r num" }, score(r.mean)),
+    h("tbody", {}, a.rows.map((r) => h("tr", {}, h("td", { class: "name" }, soft(r.system)), h("td", { class: "r num" }, r.average_rank.toFixed(2)), h("td", { class: "r num" }, score(r.mean)),
       h("td", { class: "r num hide" }, known(r.ci_low) && interval(r.ci_low, r.ci_high)), h("td", { class: "r num hide" }, score(r.iqm)), h("td", { class: "r num hide" }, r.tasks), h("td", { class: "r num hide" }, r.n)))))), list(a.notes));
 }
 function papers() {

@@ -16,7 +16,7 @@ function strip(row, to, best) {
     known(row.mean) && s("line", { class: "mean", x1: to(row.mean), x2: to(row.mean), y1: 4, y2: 16 }));
 }
 function stripAxis(to) {
-  const marks = to.ticks(3);
+  const marks = to.ticks(4);
   return s("svg", { width: STRIP, height: 14, viewBox: "0 0 " + STRIP + " 14", "aria-hidden": "true" },
     marks.map((t) => s("text", { x: to(t), y: 11, "text-anchor": "middle" }, String(Number(t.toPrecision(4))))));
 }
@@ -25,10 +25,10 @@ const LOST = (r) => [r.degenerate && count(r.degenerate, "seed") + " gave one an
 function columns(table, to, best) {
   const rows = table.rows, out = [];
   for (const label of table.labels) {
-    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt", get: (r) => r.shown[label] || "", show: (r) => r.shown[label] || "" });
+    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt", get: (r) => r.shown[label] || "", show: (r) => soft(r.shown[label] || "") });
   }
-  out.push({ key: "name", text: "model", cls: "merged name", get: (r) => r.name, show: (r) => [r.short, known(r.mean) && strip(r, to, best)] });
-  out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [r.text, " ", phoneMark(r)] });
+  out.push({ key: "name", text: "model", cls: "merged name", get: (r) => r.name, show: (r) => [soft(r.short), known(r.mean) && strip(r, to, best)] });
+  out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [scoreText(r), " ", phoneMark(r)] });
   out.push({ key: "strip", text: "seeds, mean, 95 %", cls: "opt", head: stripAxis(to), show: (r) => known(r.mean) && strip(r, to, best) });
   const more = [
     ["ci", "95 %", "r num wide", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
@@ -45,6 +45,10 @@ function columns(table, to, best) {
   for (const [key, text, cls, get, show] of more) out.push({ key, text, cls, get, show });
   const text = (x) => [x].flat(3).some((y) => y && y !== "");
   return out.filter((c) => ["mean", "n", "name", "strip"].includes(c.key) || rows.some((r) => text(c.show(r))));
+}
+function scoreText(r) {
+  const [mean, std] = r.text.split(" ± ");
+  return [mean, std && h("span", { class: "opt" }, " ± " + std)];
 }
 function mark(r) {
   if (r.first) return h("span", { class: "pill best" }, "best");
