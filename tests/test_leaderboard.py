@@ -409,7 +409,7 @@ def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
 def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "r", record())
     output = tmp_path / "b.xlsx"
-    with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.tex, \.txt, not \.xlsx"):
+    with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.tex, \.html, \.txt, not \.xlsx"):
         main([str(tmp_path / "r"), "--output", str(output)])
     assert not output.exists()
     assert main([str(tmp_path / "r"), "--output", str(output), "--format", "csv"]) == 0

@@ -61,7 +61,9 @@ def test_the_wheel_holds_configuration_tasks_launcher_and_demo(wheel: Path) -> N
         names = set(file.namelist())
         demo = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/mini/"))
     here = {f"harness/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
-    assert here
+    assets = ROOT / "harness" / "leaderboard"
+    here |= {str(p.relative_to(ROOT)) for p in [*assets.glob("assets/*"), assets / "papers.json"]}
+    assert len([name for name in here if name.startswith("harness/leaderboard/assets/")]) >= 7
     assert here <= names
     assert {f"tasks/mini/{name}" for name in DATA} <= names
     assert {"hydra_plugins/harness_local.py", "tasks/classification/task.py", "tasks/__init__.py"} <= names

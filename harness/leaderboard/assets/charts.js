@@ -62,7 +62,7 @@ function scatter(table, cost, small) {
 function labels(svg, points, all) {
   const boxes = [];
   for (const p of points.sort((a, b) => a.y - b.y)) {
-    const text = cut(p.text, 34), wide = text.length * 6.1;
+    const text = cut(p.text, 34), wide = text.length * 6.8;
     for (const [dx, dy, anchor] of [[-8, -7, "end"], [8, -7, "start"], [-9, 4, "end"], [9, 16, "start"], [9, 4, "start"]]) {
       const left = p.x + dx - (anchor === "start" ? 0 : anchor === "end" ? wide : wide / 2);
       const box = { l: left, r: left + wide, t: p.y + dy - 11, b: p.y + dy + 3 };

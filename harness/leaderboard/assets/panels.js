@@ -15,7 +15,7 @@ function heat(table) {
       score(row.mean), found[1] > 1 ? h("small", {}, "best on dev of " + found[1]) : row.tied && h("small", {}, row.first ? "best" : "tied"));
   };
   return h("div", { class: "scroll" }, h("table", { class: "heat" },
-    h("thead", {}, h("tr", {}, h("th"), strategies.map((k) => h("th", { scope: "col", title: k }, k)))),
+    h("thead", {}, h("tr", {}, h("th"), strategies.map((k) => h("th", { scope: "col", title: k }, soft(k))))),
     h("tbody", {}, encoders.map((name, e) => h("tr", {}, h("th", { scope: "row", title: name }, name), strategies.map((_, k) => cell(e, k)))))));
 }
 
@@ -42,7 +42,7 @@ function slices(table) {
   const low = Math.min(...means), high = Math.max(...means);
   const share = (m) => { const t = high > low ? (m - low) / (high - low) : 1; return 6 + 88 * (table.maximize ? t : 1 - t); };
   return h("div", { class: "scroll" }, h("table", { class: "heat" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "slice"), h("th", { scope: "col" }, "examples"), rows.map((i) => h("th", { scope: "col", title: table.rows[i].name }, table.rows[i].short)))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "slice"), h("th", { scope: "col" }, "examples"), rows.map((i) => h("th", { scope: "col", title: table.rows[i].name }, soft(table.rows[i].short))))),
     h("tbody", {}, all.map((t) => h("tr", {}, h("th", { scope: "row", title: t.slice }, t.slice), h("td", { class: "num" }, t.n), rows.map((i) => {
       const c = t.cells[i];
       if (!c) return h("td", { class: "none" }, "–");

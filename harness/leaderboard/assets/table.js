@@ -4,7 +4,7 @@ function domain(rows) {
   return all.length ? all : [0, 1];
 }
 
-const STRIP = 210;
+const STRIP = 200;
 function strip(row, to, best) {
   const seeds = row.seeds.filter((x) => known(x.test));
   const said = "mean " + score(row.mean) + (row.ci ? ", 95 % " + interval(...row.ci) : "") +
@@ -25,7 +25,7 @@ const LOST = (r) => [r.degenerate && count(r.degenerate, "seed") + " gave one an
 function columns(table, to, best) {
   const rows = table.rows, out = [];
   for (const label of table.labels) {
-    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt", get: (r) => r.shown[label] || "", show: (r) => soft(r.shown[label] || "") });
+    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt" + (rows.every((r) => (r.shown[label] || "").length < 24) ? " whole" : ""), get: (r) => r.shown[label] || "", show: (r) => soft(r.shown[label] || "") });
   }
   out.push({ key: "name", text: "model", cls: "merged name", get: (r) => r.name, show: (r) => [soft(r.short), known(r.mean) && strip(r, to, best)] });
   out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [scoreText(r), " ", phoneMark(r)] });
@@ -40,7 +40,7 @@ function columns(table, to, best) {
     ["tried", "tried", "r num wide", (r) => r.tried, (r) => known(r.tried) && String(r.tried)],
     ["train", "train s", "r num wide", (r) => r.costs.train_seconds, (r) => short(r.costs.train_seconds)],
     ["trained", "trained", "r num wide", (r) => r.costs.trained_parameters, (r) => short(r.costs.trained_parameters)],
-    ["lost", "note", "note opt", (r) => r.lost + r.degenerate, (r) => [LOST(r), known(r.mean) ? "" : r.notes[0] && cut(r.notes[0], 90)].filter(Boolean).join(": ")],
+    ["lost", "note", "note opt", (r) => r.lost + r.degenerate, (r) => known(r.mean) && LOST(r)],
   ];
   for (const [key, text, cls, get, show] of more) out.push({ key, text, cls, get, show });
   const text = (x) => [x].flat(3).some((y) => y && y !== "");
@@ -137,7 +137,13 @@ function line(table, row, i, cols, comparable, view, redraw) {
       } });
     return h("tr", { class: "row" + (known(row.mean) ? "" : " unscored") + (row.first ? " top1" : "") },
       h("td", { class: "tools" }, h("span", {}, box || h("span", { class: "gap" }), more)),
-      cols.map((c) => h("td", { class: c.cls }, c.show(row))));
+      known(row.mean) ? cols.map((c) => h("td", { class: c.cls }, c.show(row))) : unscored());
+  }
+  // what is missing takes the place of the figures
+  function unscored() {
+    const at = cols.findIndex((c) => c.key === "mean") + 1, why = [LOST(row), row.notes[0] && cut(row.notes[0], 160)];
+    return [cols.slice(0, at).map((c) => h("td", { class: c.cls }, c.show(row))),
+      at < cols.length && h("td", { class: "note opt", colspan: cols.length - at }, why.filter(Boolean).join(": "))];
   }
   return made;
 }
