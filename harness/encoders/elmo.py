@@ -13,7 +13,7 @@ a sentence's begin and end are read, but are no units.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +113,30 @@ class ElmoEncoder(Encoder):
         boundaries = self._boundaries.to(words.device)
         vectors, number = self.characters(torch.cat([words, boundaries.to(words.dtype)]))
         packing = Packing.of(mask)
-        x = vectors[number[packing.source]]  # (2, N, P)
+        embedded = vectors[number[packing.source]]  # (2, N, P)
         tokens = vectors[number[: len(words)]]
         found = [torch.cat([tokens, tokens], dim=1)] if all_layers else []
-        for depth, layer in enumerate(self._lstms()):
-            x, final = layer(self._drop(x), packing.sizes, self._start(depth, packing.rows, x))
-            self._keep(depth, packing.rows, final)
+        for depth, x in enumerate(self.read(embedded, packing)):
             if all_layers or depth == self.n_layers - 1:
                 out = torch.cat([x[0][packing.place[0]], x[1][packing.place[1]]], dim=1)
                 found.append(self._drop(out) if depth == self.n_layers - 1 else out)
         spread = [_spread(states, mask) for states in found]
         return Encoded(spread[-1], layers=torch.stack(spread) if all_layers else None)
+
+    def read(self, x: Tensor, packing: Packing) -> Iterator[Tensor]:
+        """The LSTM layers over packed tokens, one after the other.
+
+        Args:
+            x: (2, N, P), the tokens of both directions.
+            packing: where they lie.
+
+        Yields:
+            (2, N, P), packed as ``x`` is.
+        """
+        for depth, layer in enumerate(self._lstms()):
+            x, final = layer(self._drop(x), packing.sizes, self._start(depth, packing.rows, x))
+            self._keep(depth, packing.rows, final)
+            yield x
 
     def reset(self) -> None:
         """Forget the states of the batches before (``stateful``)."""
@@ -141,16 +154,17 @@ class ElmoEncoder(Encoder):
     def fingerprint(self) -> str:
         return _fingerprint(self, self.options)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, *, half: bool = False) -> None:
         """Write the weights as they are now in the published format; :func:`load` reads them.
 
         Args:
             folder: gets ``options.json`` and ``weights.hdf5``.
+            half: in half precision; they are float32 again when they are read.
         """
         weights = self.characters.published()
         for number, layer in enumerate(self._lstms()):
             weights |= layer.published(number)
-        write(folder, self.options, weights)
+        write(folder, self.options, weights, half=half)
 
     def _fill(self, weights: Mapping[str, Any] | None) -> None:
         if weights is None:

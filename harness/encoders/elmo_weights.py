@@ -52,13 +52,16 @@ def _dataset(file: Any, key: str, shape: tuple[int, ...], path: Path) -> np.ndar
     return out
 
 
-def write(folder: Path, options: ElmoOptions, weights: Mapping[str, np.ndarray]) -> None:
+def write(
+    folder: Path, options: ElmoOptions, weights: Mapping[str, np.ndarray], *, half: bool = False
+) -> None:
     """Write ``options.json`` and ``weights.hdf5`` as published, so that any reader of the format takes them.
 
     Args:
         folder: made when it is not there.
         options: the architecture.
         weights: by key, see :mod:`harness.encoders.elmo_files`.
+        half: numbers are kept as float16, which every reader that asks for float32 turns back.
 
     Raises:
         HarnessError: a weight is missing, unknown or of another shape.
@@ -76,6 +79,6 @@ def write(folder: Path, options: ElmoOptions, weights: Mapping[str, np.ndarray])
     temporary = folder / ".tmp-weights.hdf5"
     with h5py.File(temporary, "w") as file:
         for key, value in weights.items():
-            file.create_dataset(key, data=np.asarray(value, dtype=np.float32))
+            file.create_dataset(key, data=np.asarray(value, dtype=np.float16 if half else np.float32))
     (folder / "options.json").write_text(json.dumps(options.to_json(), indent=2) + "\n", encoding="utf-8")
     temporary.replace(folder / "weights.hdf5")

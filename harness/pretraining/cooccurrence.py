@@ -4,8 +4,8 @@ section 4.2)::
     X_ij = sum over places t, and t' <= window words away, of 1 / |t - t'|    with i at t and j at t'
 
 X is symmetric: only pairs i <= j are kept, with X_ij of one order. Sums are made block by block. What does
-not fit is spilled to disk by a hash of the pair, and each part is summed on its own, so memory is bounded by the
-block and the part; as the hash is random, a part is a random sample of the pairs. Imports no torch.
+not fit is spilled to disk by a hash of the pair, and each part is summed on its own, so memory is bounded
+by the block and the part; as the hash is random, a part is a random sample of the pairs. Imports no torch.
 """
 
 from __future__ import annotations
