@@ -18,6 +18,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.curves import Curves
@@ -145,6 +146,9 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
         HarnessError: as :func:`run_cell`.
     """
     started, begin = datetime.now(UTC), time.perf_counter()
+    # Lightning has taken it from the environment that the sweep was started in
+    rank_zero: Any = rank_zero_only
+    rank_zero.rank = world.rank
     if world.first:
         cell.folder.mkdir(parents=True, exist_ok=True)
         write_config(cell.folder, cell.config)
@@ -239,9 +243,11 @@ def _trainer_devices(accelerator: str, world: World) -> int | list[int]:
 
 
 def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
-    """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning."""
+    """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning; nor
+    that ranks log a loss by themselves, since each is told that over all."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Found .* module\(s\) in eval mode")
+        warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log")
         trainer.fit(assembly.model, datamodule=assembly.data)
 
 

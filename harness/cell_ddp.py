@@ -1,9 +1,9 @@
 """One cell over several devices: a rank a device, each a process of its own, watched by the cell's process.
 
 The ranks are forked from the process that the pool gave to the cell, before that does anything else. So they
-have paid for their imports, are in the cell's process group (what ends the cell ends them, and its memory is
-theirs), see its CUDA_VISIBLE_DEVICES and log, and no command line is run again. Where a cell is run in a process
-that has been at work already, they come from the warm server instead.
+have paid for their imports, are in the cell's process group (what ends the cell ends them, and their memory
+is the cell's), see its CUDA_VISIBLE_DEVICES and log, and no command line is run again. Where a cell is run in
+a process that has been at work already, they come from the warm server instead.
 """
 
 from __future__ import annotations
@@ -169,8 +169,9 @@ def _receive(rank: _Rank, progress: Progress) -> None:
 def _cause(failed: Sequence[_Rank], size: int, cell: Cell) -> str:
     """What became of the rank that failed by itself; of any when all only lost each other."""
     first = min(failed, key=lambda r: (r.lost_another, r.number))
-    said = first.error or cause_of_death(first.exitcode or 0, folder=cell.folder)
-    return f"rank {first.number} of {size}: {said}"
+    if first.error is not None:
+        return first.error
+    return f"rank {first.number} of {size}: {cause_of_death(first.exitcode or 0, folder=cell.folder)}"
 
 
 def rank_main(pipe: Connection, cell: Cell, seat: Seat) -> None:
@@ -185,6 +186,8 @@ def rank_main(pipe: Connection, cell: Cell, seat: Seat) -> None:
 
         traceback.print_exc()
         said = str(error) if isinstance(error, PeerLost) else child.last_lines(error)
+        if not isinstance(error, HarnessError):  # what is wrong with the cell is so on every rank
+            said = f"rank {seat.rank} of {seat.size}: {said}"
         with contextlib.suppress(OSError):
             pipe.send(("error", said, isinstance(error, PeerLost)))
     finally:

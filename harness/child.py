@@ -22,7 +22,8 @@ from harness.resolve import Cell
 LOG = "log.txt"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS")
 DISTRIBUTED = (
-    "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR",
+    "MASTER_PORT",
 )  # fmt: skip
 """What a launcher of processes leaves in the environment: a cell is nobody's rank."""
 EVENT_SECONDS = 0.1

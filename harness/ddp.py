@@ -7,8 +7,8 @@ however many ranks there are. With l_i the losses of the step's items and S_r th
 
 The sum over ranks is taken here, by one explicit all-reduce a step, and not by wrapping the model: ranks may
 have no example in a step, parameters that no rank used must keep no gradient at all, and a gradient scaler
-must see the same numbers everywhere before it looks for infinities. Nothing depends on ``requires_grad``, which
-is what lets layers thaw without the ranks coming apart.
+must see the same numbers everywhere before it looks for infinities. Nothing depends on ``requires_grad``,
+which is what lets layers thaw without the ranks coming apart.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Group(World):
         told: list[Any] = [make() if self.first else None]
         with _peers():
             dist.broadcast_object_list(told, src=0)
-        return told[0]  # type: ignore[no-any-return]
+        out: T = told[0]
+        return out
 
     def collect(self, parts: Mapping[K, T]) -> dict[K, T]:
         out: list[Any] | None = [None] * self.size if self.first else None
@@ -160,8 +161,8 @@ class Group(World):
         apart = [rank for rank, sums in enumerate(found) if sums != found[0]]
         if apart:
             raise HarnessError(
-                f"the weights of rank {apart[0]} are not those of rank 0 {when}: something in the cell depends "
-                "on the rank; run it with trainer.devices=1"
+                f"the weights of rank {apart[0]} are not those of rank 0 {when}: something in the cell "
+                "depends on the rank; run it with trainer.devices=1"
             )
 
     @contextlib.contextmanager
@@ -254,8 +255,8 @@ def _take_device(rank: int, size: int) -> None:
     if count < size:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
         raise HarnessError(
-            f"trainer.devices={size}: the cell's slot has {count} (CUDA_VISIBLE_DEVICES={visible}); give slots "
-            "of as many devices (hydra.launcher.slots) or a smaller number"
+            f"trainer.devices={size}: the cell's slot has {count} (CUDA_VISIBLE_DEVICES={visible}); give "
+            "slots of as many devices (hydra.launcher.slots) or a smaller number"
         )
     torch.cuda.set_device(rank)
 

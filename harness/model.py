@@ -154,7 +154,7 @@ class TransferModel(pl.LightningModule):
         held = still_frozen(names, strategy=self.strategy, epoch=self.current_epoch)
         for group in (g for g in optimizer.param_groups if g["name"] in held):
             for parameter in group["params"]:
-                # neither the norm nor Adam's moments shall see it; requires_grad stays: no rank may differ in it
+                # neither the norm nor Adam's moments shall see it; no rank may differ in requires_grad
                 parameter.grad = None
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
@@ -172,8 +172,7 @@ class TransferModel(pl.LightningModule):
             nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
 
     def on_train_epoch_end(self) -> None:
-        # asked to, Lightning brings nothing together either: each rank's trainer knows of one device
-        self.log("train_loss", self.train_loss.compute(), sync_dist=self.world.size > 1)
+        self.log("train_loss", self.train_loss.compute())
         self.train_loss.reset()
         self.check_ranks(f"after epoch {self.current_epoch + 1}")
 

@@ -77,8 +77,8 @@ def make_slots(
         spec: ``auto`` = ``cells_per_device`` slots for every CUDA device, or one slot on the CPU; a number =
             so many slots, dealt out over the devices; a list = CUDA_VISIBLE_DEVICES of each slot.
         accelerator: ``cpu`` hides all devices.
-        devices: CUDA devices of one cell, the most that any cell of the sweep takes. On the CPU a cell's ranks
-            share the threads of its slot.
+        devices: CUDA devices of one cell, the most that any cell of the sweep takes. On the CPU a cell's
+            ranks share the threads of its slot.
 
     Raises:
         HarnessError: a value outside this, or fewer CUDA devices than a cell takes.
@@ -108,8 +108,8 @@ def _places(spec: Any, *, accelerator: str, devices: int, times: int) -> list[st
     if names:
         if len(names) < devices:
             raise HarnessError(
-                f"trainer.devices={devices}: there are {len(names)} CUDA devices here ({','.join(names)}); give "
-                "so many at most, or trainer.accelerator=cpu"
+                f"trainer.devices={devices}: there are {len(names)} CUDA devices here ({','.join(names)}); "
+                "give so many at most, or trainer.accelerator=cpu"
             )
         found = [",".join(names[i : i + devices]) for i in range(0, len(names) - devices + 1, devices)]
     found = found or [None]

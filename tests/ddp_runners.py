@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cell_ddp import run_ranks
+from harness.child import DISTRIBUTED
 from harness.record import Record
 from harness.resolve import Cell
 
@@ -39,7 +40,7 @@ def _mark(cell: Cell) -> None:
 
 
 def _watched(cell: Cell, progress: Progress, world: Any) -> None:
-    """A real run; each rank notes its weights after each epoch, its seed, and what of its surroundings it sees."""
+    """A real run; each rank notes its weights after each epoch, its seed, and what it sees around it."""
     import torch
 
     from harness.cell import run_here
@@ -54,11 +55,11 @@ def _watched(cell: Cell, progress: Progress, world: Any) -> None:
         seen["trainable"] = all(p.requires_grad for p in model.parameters())
         check(model, when)
 
-    TransferModel.check_ranks = note  # type: ignore[method-assign]
+    TransferModel.check_ranks = note  # type: ignore[method-assign, assignment]
     run_here(cell, progress, world)
-    seen |= {"seed": torch.initial_seed(), "threads": torch.get_num_threads(), "argv": sys.argv, "cwd": os.getcwd()}
-    seen["foreign"] = [n for n in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT") if n in os.environ]
-    seen["hydra"] = "hydra" in sys.modules and sys.modules["hydra"].core.global_hydra.GlobalHydra().is_initialized()
+    seen |= {"seed": torch.initial_seed(), "threads": torch.get_num_threads(), "cwd": os.getcwd()}
+    seen["foreign"] = [n for n in DISTRIBUTED if n in os.environ]
+    seen["hydra"] = "hydra" in sys.modules
     (cell.folder / f"seen-{world.rank}.json").write_text(json.dumps(seen))
 
 
@@ -77,7 +78,7 @@ def _in_training(act: Callable[[Cell], None]) -> Callable[[Cell, Progress, Any],
                 act(cell)
             step(model, batch, n)
 
-        TransferModel.training_step = stumbling  # type: ignore[method-assign]
+        TransferModel.training_step = stumbling  # type: ignore[method-assign, assignment]
         run_here(cell, progress, world)
 
     return fate
@@ -123,7 +124,7 @@ def main(folder: Path, fates: list[dict[str, Any]]) -> None:
     todo = []
     for fate in fates:
         cell = make_cell(folder / fate["fate"], *fate["overrides"])
-        cell.config |= {"fate": fate["fate"], **fate.get("config", {})}
+        cell.config.update({"fate": fate["fate"], **fate.get("config", {})})
         todo.append(cell)
     Pool(
         slots=[Slot(None, 2), Slot(None, 2)],
