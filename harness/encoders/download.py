@@ -24,6 +24,8 @@ from harness.errors import HarnessError, did_you_mean
 TIMEOUT = 30.0
 """Seconds to wait for the server's next bytes."""
 _BLOCK = 1 << 20
+MADE = ("vectors.txt", "vectors.txt.gz", "vectors.bin", "model.bin")
+"""Names under which word vectors are written."""
 
 
 def single_file(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
@@ -46,7 +48,7 @@ def the_file(config: Mapping[str, Any], cache_dir: Path, *, what: str = "encoder
     name, path = config.get("name", what), config.get("path")
     about = config.get("about") or {}
     if path is not None:
-        return existing(Path(str(path)), key=f"{what}.path")
+        return existing(_in_folder(Path(str(path)).expanduser()), key=f"{what}.path")
     url = config.get("url")
     if not url:
         where = f" ({about['where']})" if about.get("where") else ""
@@ -56,6 +58,14 @@ def the_file(config: Mapping[str, Any], cache_dir: Path, *, what: str = "encoder
     return fetch(
         str(url), cache_dir / "downloads", size=str(about.get("size", "")), hint=f"give {what}.path=FILE"
     )
+
+
+def _in_folder(path: Path) -> Path:
+    """The one file of word vectors that ``harness pretrain`` left in a folder; else ``path`` itself."""
+    if not path.is_dir():
+        return path
+    found = [path / name for name in MADE if (path / name).is_file()]
+    return found[0] if len(found) == 1 else path
 
 
 def existing(path: Path, *, key: str) -> Path:

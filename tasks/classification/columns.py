@@ -52,6 +52,7 @@ class Columns:
         label: None = guessed.
         id: None = rows are numbered.
         tags: slices of each row, blanks between them or a list; None = no such column.
+        target: the place of the word that is meant, a column for each text; empty = none is.
     """
 
     text: Names = None
@@ -59,6 +60,7 @@ class Columns:
     label: Names = None
     id: Names = None
     tags: Names = None
+    target: tuple[str, ...] = ()
 
     def find(self, columns: Sequence[str], source: str) -> dict[str, str]:
         """The column of each role that is in use.
@@ -74,6 +76,8 @@ class Columns:
         for role in ("text_b", "id", "tags"):
             if getattr(self, role):
                 found[role] = _choose(role, getattr(self, role), (), columns, source)
+        for side, name in enumerate(self.target):
+            found[f"target_{side}"] = _choose("target", name, (), columns, source)
         return found
 
     def is_header(self, cells: Sequence[str]) -> bool:
@@ -187,6 +191,40 @@ def read_tags(table: Table, row: int, column: str) -> tuple[str, ...]:
             "between them, or a list of texts"
         )
     return tuple(tags)
+
+
+def target_columns(given: Names, *, texts: int) -> tuple[str, ...]:
+    """``task.target`` as a column for each text.
+
+    Raises:
+        HarnessError: there are more or fewer columns than texts.
+    """
+    names = () if not given else (given,) if isinstance(given, str) else tuple(given)
+    if names and len(names) != texts:
+        raise HarnessError(
+            f"task.target={', '.join(names)}: a column for each text is wanted, so {texts}; "
+            "it holds the place of the word that is meant"
+        )
+    return names
+
+
+def read_place(table: Table, row: int, column: str) -> int:
+    """Which word of its text is meant, counted from 0.
+
+    Raises:
+        HarnessError: no whole number from 0 on; names the row.
+    """
+    value = table.rows[row].get(column)
+    try:
+        place = int(str(value)) if not isinstance(value, float) else int(value) if value.is_integer() else -1
+    except (ValueError, OverflowError):
+        place = -1
+    if place < 0:
+        raise HarnessError(
+            f"{table.where(row)}: column {column} holds {value!r:.40}; the place of a word is wanted, a "
+            "whole number counted from 0 (task.target)"
+        )
+    return place
 
 
 def read_text(table: Table, row: int, column: str, *, allow_empty: bool) -> str:

@@ -2,13 +2,17 @@
 
     single text, joint pair   logits = W d(v) + b
     separate pair             logits = W d([u; v; |u - v|; u * v]) + b
+    with a word meant         the same of the words' states; a joint pair has two, u and v, in its row
 
 u and v summarise the rows (:func:`harness.data.units.pool`, or the encoder's pretrained pooler), d is
-dropout.
+dropout. A word's state is the mean over its units; where it has none (cut off with the end of a long text, or
+deleted by the tokenizer) the mean over the text's units stands for it.
 The features of separate pairs are those of Conneau et al. 2017 (InferSent), section 3.1.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +22,9 @@ from harness.data.batch import IGNORE, Batch
 from harness.data.units import Encoded, Units, pool, pooled_size
 from harness.task import HeadInput, Prediction
 
+if TYPE_CHECKING:
+    from tasks.classification.reader import TargetExample
+
 
 class ClassificationHead(nn.Module):
     """See the module's formulas.
@@ -26,24 +33,38 @@ class ClassificationHead(nn.Module):
         spec: what it is built on.
         labels: K classes.
         weights: (K,) weight of each class in the loss; None = 1 each.
+        target: examples are :class:`~tasks.classification.reader.TargetExample`; their words are read.
     """
 
     weights: Tensor | None
 
-    def __init__(self, spec: HeadInput, labels: list[str], weights: list[float] | None = None) -> None:
+    def __init__(
+        self,
+        spec: HeadInput,
+        labels: list[str],
+        weights: list[float] | None = None,
+        *,
+        target: bool = False,
+    ) -> None:
         super().__init__()
-        size = spec.hidden if spec.pooled else pooled_size(spec.hidden, spec.pooling)
+        whole = spec.pooled or target
+        size = spec.hidden if whole else pooled_size(spec.hidden, spec.pooling)
+        paired = spec.pairs == "separate" or (target and spec.pairs == "joint")
+        self.target, self.paired = target, paired
         self.spec = spec
         self.labels = list(labels)
         self.dropout = nn.Dropout(spec.dropout)
-        self.output = nn.Linear(4 * size if spec.pairs == "separate" else size, len(labels))
+        self.output = nn.Linear(4 * size if paired else size, len(labels))
         self.register_buffer("weights", None if weights is None else torch.tensor(weights))
 
     def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
         """``logits`` (N, K): one row an example; windows of the same example are averaged."""
-        vectors = [self._vector(e, u) for e, u in zip(encoded, batch.units, strict=True)]
+        if self.target:
+            vectors = target_states(encoded, batch)
+        else:
+            vectors = [self._vector(e, u) for e, u in zip(encoded, batch.units, strict=True)]
         features = vectors[0]
-        if self.spec.pairs == "separate":
+        if self.paired:
             u, v = vectors
             features = torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
         logits = self.output(self.dropout(features))  # (B, K)
@@ -71,6 +92,39 @@ class ClassificationHead(nn.Module):
                 raise ValueError("the head was built on the encoder's pooled vector, which is not there")
             return encoded.pooled
         return pool(encoded.states, units, self.spec.pooling)
+
+
+def target_states(encoded: tuple[Encoded, ...], batch: Batch) -> list[Tensor]:
+    """(B, H) for each text: the state of the word that is meant in it, see the module."""
+    examples = cast("list[TargetExample]", batch.examples)
+    sides = len(examples[0].at)
+    joint = sides > len(encoded)
+    out = []
+    for side in range(sides):
+        part = 0 if joint else side
+        states, units = encoded[part].states, batch.units[part]
+        rows = batch.row_example.to(states.device)
+        place = torch.tensor([e.at[side] for e in examples], device=states.device)[rows]
+        text = units.content & (units.segment == side) if joint else units.content
+        out.append(_word(states, units, place=place, text=text, last=side == sides - 1 or not joint))
+    return out
+
+
+def _word(states: Tensor, units: Units, *, place: Tensor, text: Tensor, last: bool) -> Tensor:
+    """(B, H): the mean over the units of word ``place`` (B,) among the units ``text`` (B, S); ``last`` says
+    that the row's ``word_units`` speak of this text."""
+    own = text & (units.word_ids == place[:, None])
+    if last:
+        # a word that was joined to its neighbour stands at the neighbour's unit
+        known = place.clamp(max=units.word_units.shape[1] - 1)
+        unit = units.word_units.gather(1, known[:, None]).squeeze(1)
+        unit = torch.where(known == place, unit, -1)
+        steps = torch.arange(own.shape[1], device=own.device)
+        own = torch.where(own.any(1, keepdim=True), own, steps == unit[:, None])
+    for wider in (text, units.mask, torch.ones_like(own)):
+        own = torch.where(own.any(1, keepdim=True), own, wider)
+    weights = own.to(states.dtype)
+    return torch.einsum("bs,bsh->bh", weights, states) / weights.sum(1, keepdim=True)
 
 
 def _mean_by_example(logits: Tensor, batch: Batch) -> Tensor:

@@ -13,20 +13,42 @@ from harness.data.files import is_none, locate
 from harness.data.tables import Reading, Table, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from tasks.classification.columns import Columns, Labels, read_tags, read_text
+from tasks.classification.columns import Columns, Labels, read_place, read_tags, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class TargetExample(Example):
+    """An example that asks about a word.
+
+    Attributes:
+        at: for each text which of its words is meant, counted from 0.
+    """
+
+    at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One labelled row: its id, one or two texts, its class, its slices."""
+    """One labelled row: its id, one or two texts, its class, its slices, the word meant in each text."""
 
     id: str
     texts: tuple[str, ...]
     label: str
     tags: tuple[str, ...] = ()
+    at: tuple[int, ...] = ()
 
     def example(self) -> Example:
-        return Example(self.id, tuple(Text.from_string(t) for t in self.texts), self.label, self.tags)
+        """Raises HarnessError where a text has no such word as is meant."""
+        texts = tuple(Text.from_string(t) for t in self.texts)
+        if not self.at:
+            return Example(self.id, texts, self.label, self.tags)
+        for text, place in zip(texts, self.at, strict=True):
+            if place >= len(text):
+                raise HarnessError(
+                    f"example {self.id!r}: word {place} is meant (task.target), but {text.text!r:.60} has "
+                    f"{len(text)} words, counted from 0; punctuation marks are words of their own"
+                )
+        return TargetExample(self.id, texts, self.label, self.tags, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +129,12 @@ class Reader:
             if local:
                 text, label = ([c for c in names if c in table.columns] for names in (text, label))
         named = Columns(
-            given.text or text or None, given.text_b, given.label or label or None, given.id, given.tags
+            given.text or text or None,
+            given.text_b,
+            given.label or label or None,
+            given.id,
+            given.tags,
+            given.target,
         )
         return named.find(table.columns, table.source)
 
@@ -116,11 +143,13 @@ class Reader:
         for table in tables:
             at = self._columns(table, local=local)
             sides = [at[side] for side in ("text", "text_b") if side in at]
+            places = [at[key] for key in ("target_0", "target_1") if key in at]
             for i in range(len(table)):
                 texts = tuple(read_text(table, i, c, allow_empty=self.allow_empty) for c in sides)
                 name = str(table.rows[i][at["id"]]) if "id" in at else f"{role}-{len(rows)}"
                 tags = read_tags(table, i, at["tags"]) if "tags" in at else ()
-                rows.append(Row(name, texts, self.labels.read(table, i, at["label"]), tags))
+                meant = tuple(read_place(table, i, c) for c in places)
+                rows.append(Row(name, texts, self.labels.read(table, i, at["label"]), tags, meant))
         if not rows:
             raise HarnessError(f"{tables[0].source}: no rows below the header")
         _check_ids(rows, tables)

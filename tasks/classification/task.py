@@ -21,7 +21,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from tasks.classification import counts, scoring
 from tasks.classification.averaging import average_classes
-from tasks.classification.columns import Columns, Labels, Names
+from tasks.classification.columns import Columns, Labels, Names, target_columns
 from tasks.classification.reader import Hub, Reader, Row, check_roles
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class TextClassification:
             local files are given.
         text, text_b, label, id: columns. Null = guessed (text, label), one text (text_b), numbered (id).
         tags: column of slices, blanks between them or a list; null = none.
+        target: columns that say which word of each text is meant, counted from 0 as the common word splitter
+            counts; the head then sees the states of these words instead of a summary of the texts.
         label_names: class name of each raw label.
         label_level: ``coarse`` reads ``HUM:ind`` as ``HUM``.
         labels: the classes; null = those of train. A class that train lacks can then still be predicted.
@@ -92,6 +94,7 @@ class TextClassification:
         label: Names = None,
         id: str | None = None,
         tags: Names = None,
+        target: Names = None,
         label_names: Mapping[Any, str] | None = None,
         label_level: str | None = None,
         labels: Sequence[Any] | None = None,
@@ -125,7 +128,8 @@ class TextClassification:
         self._fractions = {"dev": dev_fraction, "test": test_fraction}
         self._seed = split_seed
         self._no_dev = is_none(dev)
-        where = Columns(text, text_b, label, id, tags)
+        where = Columns(text, text_b, label, id, tags, target_columns(target, texts=self.n_texts))
+        self._target = bool(where.target)
         names = None if label_names is None else {str(k): str(v) for k, v in label_names.items()}
         self._reader = Reader(
             where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
@@ -161,7 +165,7 @@ class TextClassification:
         from tasks.classification.head import ClassificationHead
 
         self._check_read()
-        return ClassificationHead(spec, self.labels, self.weights)
+        return ClassificationHead(spec, self.labels, self.weights, target=self._target)
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """See :func:`tasks.classification.scoring.score`."""
