@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.leaderboard.command import main
-from tests.boards import HOSTILE, grid
+from tests.boards import HOSTILE, grid, labels
 
 CHROMIUM = next(
     (p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None
@@ -145,6 +145,19 @@ def test_another_pair_can_be_chosen(report: Any) -> None:
     assert find(report, ".cards")[0].text != before
     Select(first).select_by_index(3)
     assert "two different rows" in find(report, "[aria-label='Where two rows disagree']")[0].text
+
+
+def test_rows_that_agree_say_so_and_are_not_shown_first(browser: Any, tmp_path: Path) -> None:
+    for encoder, level, draw in (("a", 0.9, 1), ("b", 0.9, 1), ("c", 0.5, 2)):
+        labels(tmp_path / "r", level, encoder=encoder, draw=draw)
+    assert main([str(tmp_path / "r"), "--output", str(tmp_path / "r.html")]) == 0
+    view(browser, tmp_path / "r.html")
+    assert "only the first is right" in find(browser, "[aria-label='Where two rows disagree']")[0].text
+    second = find(browser, "[aria-label='Where two rows disagree'] select")[1]
+    names = [o.text for o in second.find_elements("css selector", "option")]
+    second.send_keys("b/full")
+    assert names == ["a/full", "b/full", "c/full"]
+    assert "the same of every example" in find(browser, "[aria-label='Where two rows disagree']")[0].text
 
 
 def test_rows_are_compared_when_ticked(report: Any) -> None:

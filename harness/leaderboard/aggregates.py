@@ -94,7 +94,9 @@ def _interval(found: Sequence[Sample | str]) -> tuple[float | None, float | None
     below = sum((s.variance / size**2) ** 2 / s.df for s in spreads if np.isfinite(s.df) and s.variance)
     df = variance**2 / below if below else np.inf
     mean = sum(s.mean for s in spreads) / size
-    return Spread(mean, variance, 0.0, df, spreads[0].n, all(s.both for s in spreads)).interval()
+    ends = [s.bounds for s in found if isinstance(s, Sample)]
+    bounds = sum(low for low, _ in ends) / size, sum(high for _, high in ends) / size
+    return Spread(mean, variance, 0.0, df, spreads[0].n, all(s.both for s in spreads)).interval(bounds=bounds)
 
 
 def interquartile_mean(scores: Sequence[Sequence[float]]) -> float:

@@ -67,7 +67,7 @@ function labels(svg, points, all) {
       const left = p.x + dx - (anchor === "start" ? 0 : anchor === "end" ? wide : wide / 2);
       const box = { l: left, r: left + wide, t: p.y + dy - 11, b: p.y + dy + 3 };
       const free = box.l > BOX.left && box.r < W && box.t > 0 && box.b < BOX.bottom &&
-        boxes.every((o) => box.r < o.l || box.l > o.r || box.b < o.t || box.t > o.b) &&
+        boxes.every((o) => box.r < o.l - 8 || box.l > o.r + 8 || box.b < o.t || box.t > o.b) &&
         all.every((o) => (o.x === p.x && o.y === p.y) || o.x < box.l - 4 || o.x > box.r + 4 || o.y < box.t - 3 || o.y > box.b + 3);
       if (free) {
         boxes.push(box);

@@ -77,13 +77,17 @@ function disagree(table, view) {
   function paint() {
     const [a, b] = [view.a, view.b].map(Number), pair = d.pairs.find((p) => (p.a === a && p.b === b) || (p.a === b && p.b === a));
     if (!pair) return box.replaceChildren(h("p", { class: "soft" }, "Choose two different rows."));
+    if (!pair.differ) return box.replaceChildren(h("p", { class: "soft" }, "They say the same of every example."));
     const [onlyA, onlyB] = pair.a === a ? [pair.a_right, pair.b_right] : [pair.b_right, pair.a_right];
     const word = d.closer ? "closer" : "right";
     box.replaceChildren(
       h("p", {}, "They differ on " + count(pair.differ, "example") + ": on " + onlyA + " only the first is " + word + ", on " + onlyB + " only the second." + (pair.shown.length < pair.differ ? " " + pair.shown.length + " are shown." : "")),
       h("div", { class: "cards" + (Array.isArray(d.examples[pair.shown[0]]?.gold) ? "" : " short") }, pair.shown.map((k) => card(table, d, d.examples[k], a, b))));
   }
-  if (!known(view.a) || !d.rows.includes(Number(view.a))) [view.a, view.b] = d.rows;
+  if (!known(view.a)) {
+    const first = d.pairs.find((p) => p.differ > 0) || d.pairs[0];
+    [view.a, view.b] = [first.a, first.b];
+  }
   paint();
   return [h("div", { class: "bar noprint" }, select("first", names, view.a, (v) => { view.a = v; paint(); }), select("second", names, view.b, (v) => { view.b = v; paint(); })), box];
 }

@@ -31,7 +31,7 @@ function columns(table, to, best) {
   out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [scoreText(r), " ", phoneMark(r)] });
   out.push({ key: "strip", text: "seeds, mean, 95 %", cls: "opt", head: stripAxis(to), show: (r) => known(r.mean) && strip(r, to, best) });
   const more = [
-    ["ci", "95 %", "r num wide", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
+    ["ci", "95 %", "r num wide ci", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
     ["tied", "best", "opt", (r) => (known(r.tied) ? Number(r.tied) : null), mark],
     ["err", "less error", "r num opt", (r) => r.err, (r) => known(r.err) && (100 * r.err).toFixed(1) + " %"],
     ["p", "p", "r num opt", (r) => r.p, (r) => known(r.p) && pvalue(r.p)],
