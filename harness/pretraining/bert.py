@@ -34,7 +34,7 @@ CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 ROUNDS = 7
 NO_LOSS = -100
 PAD, CLS, SEP, MASK = (SPECIAL.index(s) for s in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
-ROWS = ("document", "line")
+ROWS = ("mixed", "document", "line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,9 @@ class MaskedLM(Objective):
         recipe: rates.
         vocabulary: most word pieces.
         lower: ignore case and accents.
-        rows: ``document`` = neighbouring lines together up to the longest row, ``line`` = one a row.
-        batch_rows: rows a step.
+        rows: ``document`` = neighbouring lines together up to the longest row, ``line`` = one a row,
+            ``mixed`` = in each pass half of the documents so, half so.
+        batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
         next_sentence: train the pooler, too.
     """
 
@@ -72,7 +73,7 @@ class MaskedLM(Objective):
         next_sentence: bool,
     ) -> None:
         if rows not in ROWS:
-            raise HarnessError(f"encoder.rows={rows}: document or line is wanted")
+            raise HarnessError(f"encoder.rows={rows}: mixed, document or line is wanted")
         self.family, self.block, self.recipe = "bert", block, recipe
         self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
         self.batch_rows, self.next_sentence = batch_rows, next_sentence
@@ -86,16 +87,26 @@ class MaskedLM(Objective):
         self.train = self._pieces(corpus.train)
         self.test = self._pieces(corpus.held_out)
         self.tokens_per_epoch = sum(len(line) for document in self.train for line in document)
-        self._packed = [] if self.next_sentence else self._single_rows(self.train)
 
     def _pieces(self, documents: Sequence[Document]) -> list[list[Pieces]]:
         flat = iter(tokenise(self.tokenizer.backend_tokenizer, [line for d in documents for line in d]))
         return [[p for p in (next(flat) for _ in d) if len(p)] for d in documents]
 
-    def _single_rows(self, documents: Sequence[list[Pieces]]) -> list[_Row]:
+    def _single_rows(self, documents: Sequence[list[Pieces]], whole: np.ndarray) -> list[_Row]:
+        """Rows without pairs; a document whose ``whole`` is False has one line a row."""
         room = self.block.positions - 2
-        groups = documents if self.rows == "document" else [[line] for d in documents for line in d]
-        return [_single(row) for document in groups for row in pack(document, room)]
+        rows: list[_Row] = []
+        for document, together in zip(documents, whole, strict=True):
+            groups = [document] if together else [[line] for line in document]
+            rows += [_single(row) for group in groups for row in pack(group, room)]
+        return rows
+
+    def _rows(self, rng: np.random.Generator) -> list[_Row]:
+        """Rows of one pass."""
+        if self.next_sentence:
+            return list(pairs(self.train, self.block.positions - 3, rng))
+        share = {"document": 1.0, "mixed": 0.5, "line": 0.0}[self.rows]
+        return self._single_rows(self.train, rng.random(len(self.train)) < share)
 
     def build(self) -> torch.nn.Module:
         from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
@@ -119,9 +130,9 @@ class MaskedLM(Objective):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, epoch])
-        room = self.block.positions - 3
-        rows = list(pairs(self.train, room, rng)) if self.next_sentence else self._packed
-        for chosen in batched([len(r.ids) for r in rows], self.batch_rows, rng):
+        rows = self._rows(rng)
+        units = self.batch_rows * self.block.positions
+        for chosen in batched([len(r.ids) for r in rows], units, rng):
             yield self._batch([rows[i] for i in chosen], rng)
 
     def _batch(self, rows: Sequence[_Row], rng: np.random.Generator) -> Batch:
@@ -154,7 +165,8 @@ class MaskedLM(Objective):
     @torch.no_grad()
     def held_out(self, model: Any) -> HeldOut:
         device = next(model.parameters()).device
-        rows = sorted(self._single_rows(self.test), key=lambda r: len(r.ids))
+        whole = np.full(len(self.test), self.rows != "line")
+        rows = sorted(self._single_rows(self.test, whole), key=lambda r: len(r.ids))
         nll = right = total = 0.0
         for at in range(0, len(rows), self.batch_rows):
             ids = torch.from_numpy(padded([r.ids for r in rows[at : at + self.batch_rows]], PAD)).to(device)

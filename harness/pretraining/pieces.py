@@ -98,16 +98,22 @@ def pack(lines: Sequence[Pieces], room: int) -> Iterator[Pieces]:
         yield Pieces.join(row)
 
 
-def batched(lengths: Sequence[int], size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Numbers of rows, ``size`` a batch, in random order; neighbours in length where that costs no order:
-    within pools of :data:`POOL` batches."""
+def batched(lengths: Sequence[int], units: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Numbers of rows by batch, in random order: as many rows as make at most ``units`` units when they are
+    padded to the longest, one at least. Rows of a batch are neighbours in length within pools of
+    :data:`POOL` batches, so that order and padding are both small costs."""
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
+    rows = max(1, int(units // max(1.0, float(sizes.mean() if len(sizes) else 1))))
     batches: list[np.ndarray] = []
-    for at in range(0, len(order), POOL * size):
-        pool = order[at : at + POOL * size]
+    for at in range(0, len(order), POOL * rows):
+        pool = order[at : at + POOL * rows]
         pool = pool[np.argsort(sizes[pool], kind="stable")]
-        batches += [pool[i : i + size] for i in range(0, len(pool), size)]
+        start = 0
+        for stop in range(1, len(pool) + 1):
+            if stop == len(pool) or (stop + 1 - start) * sizes[pool[stop]] > units:
+                batches.append(pool[start:stop])
+                start = stop
     return [batches[i] for i in rng.permutation(len(batches))]
 
 

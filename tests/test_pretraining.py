@@ -1,0 +1,350 @@
+"""Objectives trained by gradient: they learn, load, repeat, resume, and see what they may see."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harness
+from harness.errors import HarnessError
+from harness.pretraining import awd_lstm, bert, trainer
+from harness.pretraining.base import Batch
+from harness.pretraining.corpus import Corpus, read_corpus
+from harness.pretraining.job import RECORD, run_job, the_pretrainer
+from harness.pretraining.pieces import Pieces, beginnings, pack
+from harness.pretraining.settings import work_folder
+from tests.tiny_corpus import TINY, config, write
+
+FAMILIES = tuple(TINY)
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.fixture
+def corpus_file(tmp_path: Path) -> Path:
+    return write(tmp_path)
+
+
+@pytest.fixture
+def corpus(corpus_file: Path) -> Corpus:
+    return read_corpus(corpus_file, held_out=0.1)
+
+
+def prepared(family: str, corpus: Corpus, *more: str) -> Any:
+    objective: Any = the_pretrainer(config(family, *more, corpus=Path("x"), output=Path("y"))["encoder"])
+    objective.prepare(corpus, seed=0)
+    torch.manual_seed(0)
+    return objective
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("family", "more"), [*((f, ()) for f in FAMILIES), ("ulmfit", ("encoder.backwards=true",)),
+                         ("bert", ("encoder.next_sentence=true",)), ("gpt", ("encoder.block=bert",))]
+)  # fmt: skip
+def test_it_learns_and_loads_and_repeats_bit_for_bit(
+    family: str, more: tuple[str, ...], corpus_file: Path, tmp_path: Path
+) -> None:
+    rate = "encoder.recipe.lr=0.01"
+    runs = [config(family, rate, *more, corpus=corpus_file, output=tmp_path / n) for n in ("a", "b")]
+    record = run_job(runs[0], say=quiet)
+    assert record["loss"] < 0.85 * math.log(record["vocabulary"])
+    assert record["seen"]["steps"] == 20
+    encoder = harness.load_encoder(family, tmp_path / "a")
+    states = encoder.encode(["Ana sees Kiev .", ""])
+    assert states[0].shape == (4, encoder.hidden)
+    assert np.isfinite(states[0]).all()
+    assert encoder.has_pooler == ("encoder.next_sentence=true" in more)
+    assert sum(p.numel() for p in encoder.parameters()) >= record["encoder_parameters"]
+    torch.manual_seed(99)
+    run_job(runs[1], say=quiet)
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert not work_folder(tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_that_was_cut_off_ends_like_one_that_was_not(
+    family: str, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = "trainer.checkpoint_seconds=0"
+    whole, cut = (config(family, often, corpus=corpus_file, output=tmp_path / n) for n in ("whole", "cut"))
+    run_job(whole, say=quiet)
+    original = trainer.PretrainModule.training_step
+
+    def fails(self: trainer.PretrainModule, item: Any, number: int) -> None:
+        if self.seen.steps == 13:
+            raise RuntimeError("the machine went away")
+        original(self, item, number)
+
+    monkeypatch.setattr(trainer.PretrainModule, "training_step", fails)
+    with pytest.raises(RuntimeError, match="went away"):
+        run_job(cut, say=quiet)
+    monkeypatch.undo()
+    work = work_folder(tmp_path / "cut")
+    newest = work / "step-000000013.ckpt"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    told: list[str] = []
+    with pytest.warns(UserWarning, match=r"step-000000013\.ckpt: cannot be read"):
+        record = run_job(cut, say=told.append)
+    assert "continues from step-000000012.ckpt" in told
+    assert record["seen"]["steps"] == 20
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+
+
+def test_a_finished_output_is_kept(corpus_file: Path, tmp_path: Path) -> None:
+    mine = config("gpt", "budget.steps=2", corpus=corpus_file, output=tmp_path / "out")
+    run_job(mine, say=quiet)
+    stamp = (tmp_path / "out" / RECORD).stat().st_mtime_ns
+    told: list[str] = []
+    assert run_job(mine, say=told.append)["seen"]["steps"] == 2
+    assert "complete already" in told[0]
+    assert (tmp_path / "out" / RECORD).stat().st_mtime_ns == stamp
+    other = config("gpt", "budget.steps=3", corpus=corpus_file, output=tmp_path / "out")
+    with pytest.raises(HarnessError, match="overwrite=always"):
+        run_job(other, say=quiet)
+    assert run_job({**other, "overwrite": "always"}, say=quiet)["seen"]["steps"] == 3
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    with pytest.raises(HarnessError, match="not made by harness pretrain"):
+        run_job({**other, "output": str(tmp_path / "mine"), "overwrite": "always"}, say=quiet)
+
+
+def test_the_record_says_what_was_consumed(corpus_file: Path, tmp_path: Path) -> None:
+    epochs = ["budget.steps=null", "budget.epochs=2"]
+    record = run_job(config("gpt", *epochs, corpus=corpus_file, output=tmp_path / "out"), say=quiet)
+    assert record["seen"]["words"] == 2 * record["corpus"]["words"]
+    assert record["seen"]["epochs"] == pytest.approx(2.0)
+    assert json.loads((tmp_path / "out" / RECORD).read_text())["held_out"] == record["held_out"]
+    held = record["held_out"]
+    assert held["words"] == record["corpus"]["held_out_words"]
+    assert held["perplexity_per_word"] == pytest.approx(math.exp(held["nll"] / held["words"]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_pass_reads_every_word_once(family: str, corpus: Corpus) -> None:
+    objective = prepared(family, corpus)
+    batches: list[Batch] = list(objective.batches(seed=0, epoch=0))
+    words, tokens = sum(b.words for b in batches), sum(b.tokens for b in batches)
+    # an AWD-LSTM's parallel streams leave out what does not fill all of them
+    least = 1.0 if family != "ulmfit" else 0.95
+    assert least * corpus.words() <= words <= corpus.words()
+    assert least * objective.tokens_per_epoch <= tokens <= objective.tokens_per_epoch
+    again, other = (list(objective.batches(seed=0, epoch=e)) for e in (0, 1))
+    key = "input_ids"
+    assert all(torch.equal(a.tensors[key], b.tensors[key]) for a, b in zip(batches, again, strict=True))
+    assert not all(a.tensors[key].equal(b.tensors[key]) for a, b in zip(batches, other, strict=False))
+
+
+def test_masking_has_its_shares() -> None:
+    rng = np.random.default_rng(0)
+    ids = rng.integers(len(bert.SPECIAL), 1000, (400, 100))
+    ids[:, 0], ids[:, -1], ids[::2, 60:] = bert.CLS, bert.SEP, bert.PAD
+    shown, labels = bert.mask(ids, size=1000, rng=rng)
+    chosen = labels != bert.NO_LOSS
+    text = ids >= len(bert.SPECIAL)
+    assert not (chosen & ~text).any()
+    assert (np.abs(chosen.sum(1) - 0.15 * text.sum(1)) <= 0.5).all()
+    assert (labels[chosen] == ids[chosen]).all()
+    assert (shown[~chosen] == ids[~chosen]).all()
+    shares = [(shown == bert.MASK)[chosen].mean(), (shown == ids)[chosen].mean()]
+    assert shares == pytest.approx([0.8, 0.1], abs=0.02)
+    assert not np.isin(shown[chosen & (shown != bert.MASK)], range(len(bert.SPECIAL))).any()
+
+
+def test_a_row_of_one_piece_is_masked_too() -> None:
+    shown, labels = bert.mask(np.array([[2, 9, 3]]), size=10, rng=np.random.default_rng(0))
+    assert labels.tolist() == [[bert.NO_LOSS, 9, bert.NO_LOSS]]
+    assert shown[0, 0] == 2
+
+
+def test_held_out_masking_takes_every_piece_once() -> None:
+    ids = torch.tensor([[2, *range(5, 25), 3], [2, 5, 6, 3, *[0] * 18]])
+    seen = torch.zeros_like(ids)
+    for offset in range(bert.ROUNDS):
+        shown, labels = bert.mask_every(ids, offset)
+        seen += labels != bert.NO_LOSS
+        assert ((shown == bert.MASK) == (labels != bert.NO_LOSS)).all()
+    assert torch.equal(seen, (ids >= len(bert.SPECIAL)).long())
+
+
+def test_next_sentence_pairs(corpus: Corpus) -> None:
+    objective = prepared("bert", corpus, "encoder.next_sentence=true")
+    rows = [r for e in range(40) for r in bert.pairs(objective.train, 21, np.random.default_rng(e))]
+    assert np.mean([r.other for r in rows]) == pytest.approx(0.5, abs=0.15)
+    texts = [" ".join(d) for d in corpus.train]
+    for row in rows[:200]:
+        assert len(row.ids) <= 24
+        assert (row.ids == bert.SEP).sum() == 2
+        first = row.ids[row.segments == 0]
+        assert first[0] == bert.CLS
+        assert first[-1] == bert.SEP
+        if not row.other:
+            whole = objective.tokenizer.decode(row.ids, skip_special_tokens=True)
+            assert any(whole in text for text in texts)
+
+
+@pytest.mark.parametrize("block", ["gpt2", "bert"])
+def test_gpt_never_sees_what_is_to_come(block: str, corpus: Corpus) -> None:
+    objective = prepared("gpt", corpus, f"encoder.block={block}")
+    model = objective.build().eval()
+    ids = next(objective.batches(seed=0, epoch=0)).tensors["input_ids"][:2]
+    changed = ids.clone()
+    changed[:, 10:] = (changed[:, 10:] + 1) % objective.vocabulary_size()
+    with torch.no_grad():
+        one, two = model(input_ids=ids).logits, model(input_ids=changed).logits
+    assert torch.equal(one[:, :10], two[:, :10])
+    assert not torch.equal(one[:, 10:], two[:, 10:])
+
+
+def test_gpt_predicts_the_next_unit_and_documents_end(corpus: Corpus) -> None:
+    objective = prepared("gpt", corpus)
+    batch = next(objective.batches(seed=0, epoch=0))
+    shown, labels = batch.tensors["input_ids"], batch.tensors["labels"]
+    assert torch.equal(shown[:, 1:], labels[:, :-1])
+    assert (labels == objective.end).any()
+
+
+def test_gpt_windows_predict_every_unit_once_with_the_most_context(corpus: Corpus) -> None:
+    objective = prepared("gpt", corpus)
+    ids = np.arange(100, 161)
+    predicted: list[int] = []
+    for shown, labels in objective.windows(ids):
+        at = labels != -100
+        assert len(shown) == len(labels) <= 24
+        assert (shown[1:] == [objective.end, *ids][shown_at(ids, shown) + 1 :][: len(shown) - 1]).all()
+        predicted += labels[at].tolist()
+    assert predicted == ids.tolist()
+
+
+def shown_at(ids: np.ndarray, shown: np.ndarray) -> int:
+    """Where a window starts in the document with its end of text in front."""
+    return 0 if shown[0] < ids[0] else int(shown[0] - ids[0] + 1)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_awd_lstm_reads_on_from_batch_to_batch(backwards: bool, corpus: Corpus) -> None:
+    objective = prepared("ulmfit", corpus, f"encoder.backwards={str(backwards).lower()}")
+    batches = list(objective.batches(seed=0, epoch=0))
+    assert [b.fresh for b in batches] == [True, *[False] * (len(batches) - 1)]
+    rows = torch.cat([b.tensors["input_ids"] for b in batches], 1)
+    gold = torch.cat([b.tensors["labels"] for b in batches], 1)
+    assert torch.equal(rows[:, 1:], gold[:, :-1])
+    text = [objective.words[i] for i in rows[0].tolist()]
+    end = text.index(awd_lstm.BOS, 1)
+    document = text[1:end][:: -1 if backwards else 1]
+    texts = [awd_lstm._tokens(d)[0] for d in corpus.train]
+    assert document in texts
+
+
+@pytest.mark.parametrize("family", ["gpt", "ulmfit"])
+def test_held_out_likelihood_by_hand(family: str, corpus: Corpus) -> None:
+    objective = prepared(family, corpus)
+    model = objective.build().eval()
+    held = objective.held_out(model)
+    nll, units = 0.0, 0
+    start = objective.end if family == "gpt" else awd_lstm.MARKERS.index(awd_lstm.BOS)
+    for document in (d.ids.tolist() for d in objective.test):
+        assert len(document) <= 72
+        for at, unit in enumerate(document):
+            if family == "gpt" and len(document) > 24:
+                continue
+            with torch.no_grad():
+                logits = scores(model, torch.tensor([[start, *document[:at]]]))
+            nll, units = nll - float(logits.log_softmax(-1)[unit]), units + 1
+    if units == held.predicted:
+        assert held.nll == pytest.approx(nll, rel=1e-4)
+    else:
+        assert family == "gpt"
+        assert held.predicted == sum(map(len, objective.test))
+    assert held.words == corpus.words(held_out=True)
+
+
+def scores(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    out = model(ids)
+    return out.logits[0, -1]
+
+
+def test_vocabularies_do_not_depend_on_the_process(corpus: Corpus) -> None:
+    lines = [line for d in corpus.train for line in d]
+    from harness.pretraining.word_pieces import byte_pair_tokenizer, word_piece_tokenizer
+
+    for make in (
+        lambda: word_piece_tokenizer(lines, size=90, lower=False, positions=24),
+        lambda: byte_pair_tokenizer(lines, size=300, positions=24),
+    ):
+        one, two = make(), make()
+        assert one.get_vocab() == two.get_vocab()
+        assert (
+            one.decode(one("Ana sees Kiev .").input_ids, skip_special_tokens=True)
+            == "Ana sees Kiev."[: None if len(one) == 90 else 0]
+            or one.decode(one("Ana sees Kiev .").input_ids) == "Ana sees Kiev ."
+        )
+    with pytest.raises(HarnessError, match=r"encoder\.vocabulary=20"):
+        word_piece_tokenizer(lines, size=20, lower=False, positions=24)
+
+
+def test_words_are_counted_where_they_begin() -> None:
+    assert beginnings("ab c, de", [1, 2, 4, 5, 8]).tolist() == [1, 0, 1, 1, 1]
+    assert beginnings("", []).tolist() == []
+
+
+def test_packing_breaks_only_lines_that_are_too_long() -> None:
+    def lines(*lengths: int) -> Iterator[Pieces]:
+        for n in lengths:
+            yield Pieces(np.full(n, n), np.ones(n, dtype=np.int64))
+
+    rows = [r.ids.tolist() for r in pack(list(lines(2, 3, 4, 12)), 5)]
+    assert rows == [[2, 2, 3, 3, 3], [4] * 4, [12] * 5, [12] * 5, [12] * 2]
+
+
+def test_a_loss_that_is_no_number_is_refused(corpus_file: Path, tmp_path: Path) -> None:
+    wild = config(
+        "gpt", "encoder.recipe.lr=1e30", "encoder.recipe.max_grad_norm=null",
+        corpus=corpus_file, output=tmp_path / "out",
+    )  # fmt: skip
+    with pytest.raises(HarnessError, match="diverged"):
+        run_job(wild, say=quiet)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_command_starts_anew(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = "trainer.checkpoint_seconds=0"
+    mine = config("gpt", often, corpus=corpus_file, output=tmp_path / "out")
+    monkeypatch.setattr(the_pretrainer(mine["encoder"]).__class__, "save", None)
+    with pytest.raises(TypeError):
+        run_job(mine, say=quiet)
+    monkeypatch.undo()
+    told: list[str] = []
+    run_job({**mine, "seed": 1}, say=told.append)
+    assert not [line for line in told if "continues" in line]
+
+
+def test_the_command_prints_and_refuses(
+    corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from harness.cli import main
+
+    out = tmp_path / "out"
+    tiny = [*TINY["gpt"], "budget.steps=2", "trainer.accelerator=cpu", "trainer.threads=1"]
+    assert main(["pretrain", "encoder=gpt", *tiny, f"corpus={corpus_file}", f"output={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "perplexity" in said
+    assert f"encoder=gpt encoder.path={out}" in said
+    assert (out / "curves.csv").is_file()
+    assert main(["pretrain", "encoder=gpt", "corpus=nowhere.txt", f"output={out}2"]) == 2
+    assert "nowhere.txt: no such file" in capsys.readouterr().err
+    assert main(["pretrain", "--help"]) == 0
