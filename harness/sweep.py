@@ -8,6 +8,7 @@ This module imports neither torch nor, before it is needed, Hydra.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import loggers, resolve
+from harness.clusters import ClusterPool, Engine
 from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint
 from harness.plan import Plan, describe, make_plan
-from harness.pool import PRELOAD, Display, Pool
+from harness.pool import PRELOAD, Pool
 from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
 from harness.record import Record
 from harness.resolve import Cell
@@ -105,10 +107,17 @@ def launch(
     job_overrides: Sequence[Sequence[str]],
     *,
     composer: Composer,
-    slots: Any,
-    cells_per_device: int,
+    slots: Any = "auto",
+    cells_per_device: int = 1,
+    connect: Callable[[Sequence[Cell]], Engine] | None = None,
 ) -> list[JobReturn]:
-    """What the local launcher does with a batch of jobs; one return each, the dev score or None as its value.
+    """What our launchers do with a batch of jobs; one return each, the dev score or None as its value.
+
+    Args:
+        config, job_overrides: Hydra's.
+        composer: composes the jobs.
+        slots, cells_per_device: of this machine.
+        connect: gives the cluster that the cells run on instead; called when all are known to be sound.
 
     Raises:
         HarnessError: a job's configuration is bad; no cell has been run.
@@ -116,14 +125,21 @@ def launch(
     """
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
     cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
-    places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
+    local = connect is None
+    places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [Slot(None, 1)]
     dry = _dry(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
     _check(plan.todo)
     _note_unsaved(plan)
     if dry:
         _show(cells, plan, slots=len(places))
-    records = plan.known if dry else execute(cells, plan, slots=places)
+    if dry:
+        records = plan.known
+    elif connect is None or not plan.todo:
+        records = execute(cells, plan, slots=places)
+    else:
+        with contextlib.closing(connect(plan.todo)) as engine:
+            records = execute(cells, plan, slots=[Slot(None, 1)] * engine.width, engine=engine)
     return [
         _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
         for (job, _), o, cell in zip(jobs, job_overrides, cells, strict=True)
@@ -131,7 +147,7 @@ def launch(
 
 
 def run_job(config: DictConfig) -> float | None:
-    """The task function of every other launcher and of a single run: the dev score, or None without one.
+    """The task function of a single run and of launchers that are not ours: the dev score, None without one.
 
     Raises:
         HarnessError: the configuration is bad (kept in :data:`driver` for a single run).
@@ -174,6 +190,7 @@ def execute(
     *,
     slots: Sequence[Slot],
     display: PlainDisplay | None = None,
+    engine: Engine | None = None,
 ) -> dict[str, Record]:
     """Bring the cells to their records, by folder; cells of the same folder are one.
 
@@ -181,6 +198,7 @@ def execute(
         cells: all that were asked for.
         plan: what :func:`harness.plan.make_plan` decided of them.
         slots, display: where they run, and who is told.
+        engine: the cluster that runs them; this machine without one.
 
     Raises:
         KeyboardInterrupt: the user stopped it; what was running or waiting is left to be run again.
@@ -198,7 +216,7 @@ def execute(
         counts = Counts(
             expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
         )
-        known |= _run(plan, slots=slots, display=display or make_display(counts))
+        known |= _run(plan, slots=slots, display=display or make_display(counts), engine=engine)
     return known
 
 
@@ -240,17 +258,19 @@ def _show(cells: Sequence[Cell], plan: Plan, *, slots: int) -> None:
     print("\n".join(describe(cells, plan, slots=slots)))
 
 
-def _run(plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay) -> dict[str, Record]:
+def _run(
+    plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay, engine: Engine | None
+) -> dict[str, Record]:
     cells = plan.todo
-    shown: Display = display
-    pool = Pool(
-        slots=slots,
-        display=shown,
-        runner=RUNNER,
-        preload=(*PRELOAD, *_modules_of(cells)),
-        fail_fast=any(bool(cell.config.get("fail_fast")) for cell in cells),
-        again=plan.again,
-    )
+    common: dict[str, Any] = {
+        "display": display,
+        "runner": RUNNER,
+        "preload": (*PRELOAD, *_modules_of(cells)),
+        "fail_fast": any(bool(cell.config.get("fail_fast")) for cell in cells),
+        "again": plan.again,
+    }
+    pool: Pool | ClusterPool
+    pool = Pool(slots=slots, **common) if engine is None else ClusterPool(engine=engine, **common)
     try:
         records = pool.run(cells)
         end_runs(records, cells, note=display.note)

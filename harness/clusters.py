@@ -1,0 +1,377 @@
+"""Cells as tasks of a cluster: the driver decides and keeps count, an engine (Ray, Slurm) places and starts.
+
+A task is one cell. Its process is a supervisor that never loads torch: it takes the cell's lease and runs the
+cell as the local launcher does, in a child of its own (:mod:`harness.pool`). So what kills the cell leaves a
+record with the reason, and a supervisor that serves many cells has paid for the imports once. A supervisor
+that is itself lost with its machine is a failed cell, too: the driver writes its record.
+
+The cluster's machines need the installed package and one directory that all see under the same path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness import outcome
+from harness.errors import HarnessError
+from harness.identity import PLACES
+from harness.lease import LEASE
+from harness.pool import Display, Pool
+from harness.progress import Counts, SilentDisplay
+from harness.provenance import host
+from harness.record import RECORD, Record
+from harness.resolve import Cell
+from harness.slots import Slot, cpu_share
+
+TICK_SECONDS = 0.2
+LOOK_SECONDS = 1.0
+LOOK_AT = 64  # cells whose leases are looked at in one go
+SHARED_SECONDS = 15.0
+KILL_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Slot):
+    """A slot somewhere in a cluster."""
+
+    name: str = "cluster"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A task that ended without an answer: why, and the status its cell gets."""
+
+    reason: str
+    status: str = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One cell for a worker, as plain data; called, it runs the cell.
+
+    Attributes:
+        cell: with absolute paths.
+        runner, preload: as in :class:`harness.pool.Pool`.
+        again: run it although it is complete.
+        devices: CUDA_VISIBLE_DEVICES, "" hides all, None = what the cluster gave.
+        threads: CPU threads; None = all the worker may use.
+    """
+
+    cell: Cell
+    runner: str
+    preload: tuple[str, ...]
+    again: bool = False
+    devices: str | None = None
+    threads: int | None = None
+
+    def __call__(self) -> Record | None:
+        """The record, which also lies in the cell's folder; None when the cell was stopped.
+
+        Raises:
+            HarnessError: the results folder is not there on this machine.
+        """
+        root = self.cell.folder.parents[4]
+        if not root.is_dir():
+            raise HarnessError(
+                f"{root} is not there on {host()}: results_dir must be a directory all machines see"
+            )
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES") if self.devices is None else self.devices
+        pool = Pool(
+            slots=[Slot(devices, self.threads or _share())],
+            display=SilentDisplay(Counts(expect=1)),
+            runner=self.runner,
+            preload=self.preload,
+            again={str(self.cell.folder)} if self.again else frozenset(),
+        )
+        with _own_main():
+            return pool.run([self.cell]).get(str(self.cell.folder))
+
+    def checkpoint(self) -> Any:
+        """submitit asks this of a job that is preempted: the cell begins anew when it is queued again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+class Engine(Protocol):
+    """Where tasks run.
+
+    Attributes:
+        name: for people.
+        width: how many cells run at once; an estimate.
+        limit: how many may be handed over at once; None = all.
+    """
+
+    name: str
+    width: int
+    limit: int | None
+
+    def submit(self, works: Sequence[Work]) -> list[Any]:
+        """A handle for each; HarnessError when the cluster refuses them."""
+        ...
+
+    def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
+        """Those that have ended, waiting at most ``seconds`` for one; None = withdrawn or stopped.
+
+        Raises:
+            HarnessError: the cluster can no longer run what is left.
+        """
+        ...
+
+    def withdraw(self, handles: Sequence[Any]) -> None:
+        """Take back those that have not begun."""
+        ...
+
+    def kill(self, handles: Sequence[Any]) -> None:
+        """End them now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Task:
+    cell: Cell
+    before: int | None
+    clock: float
+    seen: bool = False
+
+
+@dataclass(slots=True)
+class ClusterPool:
+    """Runs cells on an engine; :class:`harness.pool.Pool` is its like for one machine.
+
+    Attributes:
+        engine: connected.
+        others: as there.
+    """
+
+    engine: Engine
+    display: Display
+    runner: str
+    preload: Sequence[str] = ()
+    fail_fast: bool = False
+    again: Set[str] = frozenset()
+    stopping: bool = False
+    interrupts: int = 0
+    _flying: dict[Any, _Task] = field(default_factory=dict)
+    _records: dict[str, Record] = field(default_factory=dict)
+    _looked: float = 0.0
+    _withdrawn: bool = False
+
+    def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
+        """Run the cells; returns the records by folder, without those that were stopped or not started.
+
+        Raises:
+            HarnessError: the cluster refuses them, or has lost what they need.
+        """
+        for root in {cell.folder.parents[4] for cell in cells}:
+            root.mkdir(parents=True, exist_ok=True)
+        ready = deque(cells)
+        try:
+            with self._signals():
+                while self._flying or (ready and not self.stopping):
+                    self._hand_over(ready)
+                    for handle, answer in self.engine.poll(list(self._flying), TICK_SECONDS):
+                        self._ended(self._flying.pop(handle), answer)
+                    self._look()
+                    self._stop()
+                    self.display.tick()
+        finally:
+            self._kill()
+        return dict(self._records)
+
+    def _hand_over(self, ready: deque[Cell]) -> None:
+        room = len(ready) if self.engine.limit is None else self.engine.limit - len(self._flying)
+        if self.stopping or not ready or room < 1:
+            return
+        cells = [ready.popleft() for _ in range(min(room, len(ready)))]
+        works = [self._work(cell) for cell in cells]
+        tasks = [_Task(cell, _changed(cell), time.monotonic()) for cell in cells]
+        self._flying |= dict(zip(self.engine.submit(works), tasks, strict=True))
+
+    def _work(self, cell: Cell) -> Work:
+        trainer = cell.config.get("trainer") or {}
+        return Work(
+            cell=replace(cell, config=anchored(cell.config)),
+            runner=self.runner,
+            preload=tuple(self.preload),
+            again=str(cell.folder) in self.again,
+            devices="" if trainer.get("accelerator") == "cpu" else None,
+            threads=trainer.get("threads"),
+        )
+
+    def _ended(self, task: _Task, answer: Record | Death | None) -> None:
+        if isinstance(answer, Record):
+            _wait_for(task.cell.folder / RECORD)
+        elif _changed(task.cell) not in (None, task.before):
+            answer = outcome.previous(task.cell)  # it came as far as its record
+        if isinstance(answer, Death):
+            if self.interrupts > 1:
+                return
+            answer = self._obituary(task, answer)
+        if answer is None and self.stopping:
+            return
+        if not task.seen:
+            self.display.started(task.cell, Place(None, 1, self.engine.name))
+        if answer is not None:
+            self._records[str(task.cell.folder)] = answer
+            self.stopping |= self.fail_fast and answer.status in ("failed", "timeout")
+        self.display.finished(task.cell, answer)
+
+    def _obituary(self, task: _Task, death: Death) -> Record:
+        seconds = time.monotonic() - task.clock
+        record = outcome.failure(task.cell, status=death.status, reason=death.reason, seconds=seconds)
+        record.costs.device = self.engine.name
+        outcome.store(task.cell, record, warn=self.display.note)
+        return record
+
+    def _look(self) -> None:
+        """Which cells have begun: those with a lease. A few are looked at, the longest waiting first."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for task in [t for t in self._flying.values() if not t.seen][:LOOK_AT]:
+            if (task.cell.folder / LEASE).exists():
+                task.seen = True
+                self.display.started(task.cell, Place(None, 1, self.engine.name))
+
+    def _stop(self) -> None:
+        if self.stopping and not self._withdrawn:
+            self._withdrawn = True
+            self.engine.withdraw(list(self._flying))
+        if self.interrupts > 1:
+            self._kill()
+
+    def _kill(self) -> None:
+        """End what still runs, and wait until it has."""
+        if not self._flying:
+            return
+        with contextlib.suppress(HarnessError):
+            self.engine.kill(list(self._flying))
+            limit = time.monotonic() + KILL_SECONDS
+            while self._flying and time.monotonic() < limit:
+                for handle, _ in self.engine.poll(list(self._flying), TICK_SECONDS):
+                    del self._flying[handle]
+        self._flying.clear()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C once: nothing that has not begun; twice or SIGTERM: all is ended. Both can be resumed."""
+        try:
+            old = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: signals are someone else's
+            old = {}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        self.stopping = True
+        self.interrupts += 2 if number == signal.SIGTERM else 1
+        if self.interrupts == 1:
+            self.display.note("stopping after the running cells; Ctrl-C again stops them now")
+
+
+def anchored(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with absolute paths: a worker may stand elsewhere. Neither the cell's id nor its
+    results depend on places."""
+    out = dict(config)
+    for group in ("encoder", "task"):
+        if isinstance(out.get(group), Mapping):
+            out[group] = _anchor(out[group])
+    return out
+
+
+def _anchor(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _anchored(value[key], place=key in PLACES) for key in value}
+
+
+def _anchored(value: Any, *, place: bool) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _anchored(v, place=place or k in PLACES) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_anchored(v, place=place) for v in value]
+    if not place or not isinstance(value, str) or not value:
+        return value
+    path = Path(value).expanduser()
+    return str(path.absolute()) if path.exists() else value
+
+
+def gpus_of(cell: Cell, per_device: float) -> float:
+    """GPUs that a cell takes: ``per_device`` for each of its devices, whole ones when it has several; none on
+    the CPU."""
+    trainer = cell.config.get("trainer") or {}
+    devices = int(trainer.get("devices") or 1)
+    if trainer.get("accelerator") == "cpu":
+        return 0.0
+    return float(per_device) if devices == 1 else float(-(-per_device // 1)) * devices
+
+
+def need(package: str, *, launcher: str, extra: str) -> None:
+    """Raises HarnessError when what a launcher runs on is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        raise HarnessError(
+            f"hydra/launcher={launcher}: the package {package} is missing; "
+            f"pip install 'transfer-harness[{extra}]'"
+        )
+
+
+def _changed(cell: Cell) -> int | None:
+    try:
+        return (cell.folder / RECORD).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _wait_for(path: Path, *, seconds: Callable[[], float] = time.monotonic) -> None:
+    """A file that another machine has written can take a while to be seen here.
+
+    Raises:
+        HarnessError: it does not come: the directory is not the same on both.
+    """
+    limit = seconds() + SHARED_SECONDS
+    while not path.exists():
+        if seconds() > limit:
+            raise HarnessError(
+                f"{path}: a worker has written it, but it is not seen here: results_dir must be one "
+                "directory that all machines share"
+            )
+        os.listdir(
+            path.parents[1] if path.parents[1].is_dir() else "/"
+        )  # makes a network file system look again
+        time.sleep(TICK_SECONDS)
+
+
+def _share() -> int:
+    told = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(cpu_share(1), int(told)) if told.isdecimal() and int(told) else cpu_share(1)
+
+
+@contextlib.contextmanager
+def _own_main() -> Iterator[None]:
+    """The cells' processes must not import the main module of the engine's worker."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
