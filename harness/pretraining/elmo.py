@@ -289,16 +289,14 @@ class BiLMObjective(Objective):
     def save(self, model: BiLM, folder: Path) -> None:
         """``options.json``, ``weights.hdf5``; beside the published format ``vocabulary.txt`` and
         ``softmax.safetensors``, which an encoder does not need."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         model.encoder.save(folder, half=self.half)
         (folder / "vocabulary.txt").write_text("\n".join([*self.words, ""]), encoding="utf-8")
         kind = torch.float16 if self.half else torch.float32
         softmax = {k: v for k, v in model.state_dict().items() if not k.startswith("encoder.")}
-        save_file(
-            {k: v.detach().cpu().to(kind).contiguous() for k, v in softmax.items()},
-            folder / "softmax.safetensors",
-        )
+        packed_softmax = save({k: v.detach().cpu().to(kind).contiguous() for k, v in softmax.items()})
+        (folder / "softmax.safetensors").write_bytes(packed_softmax)
 
     def vocabulary_size(self) -> int:
         return len(self.words)
