@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.clusters import Death, Work, gpus_of, need
@@ -202,7 +204,9 @@ def _start(init: Mapping[str, Any]) -> tuple[Any, bool]:
     if ray.is_initialized():
         return ray, False
     try:
-        ray.init(**arguments)
+        # Ray puts the current directory on its workers' path: there, nothing is that they would not find anyway
+        with contextlib.chdir(Path(ray.__file__).parents[1]):
+            ray.init(**arguments)
     except Exception as e:
         raise HarnessError(
             f"hydra.launcher.ray.init: Ray could not be started or reached ({_first(e)})"

@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 
 
 class OwnNames(SearchPathPlugin):
-    """hydra-ray-launcher, where it is installed, has a schema of the name ``hydra/launcher=ray``, and Hydra would
-    check ours against it."""
+    """hydra-ray-launcher, where it is installed, has a schema called ``hydra/launcher=ray``, too, and Hydra
+    would check ours against it."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         group = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})

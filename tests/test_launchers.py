@@ -1,0 +1,262 @@
+"""Sweeps on Ray and through submitit, with stand-ins for resolving and running."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cell_runners
+import pytest
+
+from harness import cli, clusters, resolve, sweep
+from harness.clusters import ClusterPool, Death, Work, anchored, gpus_of
+from harness.errors import HarnessError
+from harness.progress import Counts, SilentDisplay
+from harness.record import RECORD, Record, read_record, write_record
+
+HERE = Path(__file__).resolve().parent
+RAY = ("-m", "hydra/launcher=ray", "hydra.launcher.ray.init.num_gpus=2", "hydra.launcher.ray.init.num_cpus=2")
+ray_here = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+submitit_here = pytest.mark.skipif(
+    importlib.util.find_spec("submitit") is None, reason="submitit is not installed"
+)
+
+
+def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, in a folder of look-alikes that must not be imported."""
+    for name in ("tasks.py", "harness.py", "submitit.py"):
+        (folder / name).write_text("raise SystemExit('the wrong module was imported')\n")
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONSAFEPATH": "1"}
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    command = [sys.executable, str(HERE / "cluster_runners.py"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+
+
+def statuses(results: Path) -> dict[str, str]:
+    return {
+        f"{p.parents[1].name}/{p.parent.name}": json.loads(p.read_text())["status"]
+        for p in sorted(results.glob("*/*/*/*/*/record.json"))
+    }
+
+
+@ray_here
+@pytest.mark.timeout(240)
+def test_ray_places_cells_on_two_gpus_and_a_dead_worker_is_one_failed_cell(tmp_path: Path) -> None:
+    done = harness(tmp_path, *RAY, "optimizer.lr=5", "encoder.path=roles", "seed=0,1,2,3")
+    assert done.returncode == 1, done.stderr
+    results = tmp_path / "results"
+    assert statuses(results) == {
+        "5/seed-0": "complete", "5/seed-1": "complete", "5/seed-2": "failed", "5/seed-3": "failed",
+    }  # fmt: skip
+    folders = [results / "t" / "e" / "s" / "5" / f"seed-{n}" for n in range(4)]
+    told = [json.loads((f / "here.json").read_text()) for f in folders[:2]]
+    assert sorted(t["CUDA_VISIBLE_DEVICES"] for t in told) == ["0", "1"]
+    assert [(f / "met").read_text() for f in folders[:2]] == ["True", "True"]
+    assert "SIGSEGV" in read_record(folders[2]).reason
+    assert "Ray worker died" in read_record(folders[3]).reason
+    assert "2 complete, 2 failed" in done.stdout
+
+
+@ray_here
+@pytest.mark.timeout(240)
+def test_more_gpus_than_ray_has_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    before = time.monotonic()
+    done = harness(tmp_path, *RAY, "hydra.launcher.ray.remote.num_gpus=4", "optimizer.lr=1,2")
+    assert done.returncode == 2, done.stderr
+    assert "a cell takes 4 GPU, and the largest of 1 machine in the Ray cluster has 2" in done.stderr
+    assert "nothing has been run" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results").exists()
+    assert time.monotonic() - before < 120
+
+
+@submitit_here
+@pytest.mark.timeout(240)
+def test_submitit_runs_cells_and_the_same_command_what_failed(tmp_path: Path) -> None:
+    command = ("-m", "hydra/launcher=slurm_local", "optimizer.lr=1,5,2")
+    done = harness(tmp_path, *command, "encoder.path=raise")
+    assert done.returncode == 1, done.stderr
+    results = tmp_path / "results"
+    assert statuses(results) == {"1/seed-0": "complete", "2/seed-0": "complete", "5/seed-0": "failed"}
+    assert "boom-5" in read_record(results / "t" / "e" / "s" / "5" / "seed-0").reason
+    assert "FAILED  t/e/s/5/seed-0" in done.stderr
+    assert "2 complete, 1 failed" in done.stdout
+    assert not list(results.rglob(".lease"))
+    (results / "runs").unlink()
+    done = harness(tmp_path, *command, "encoder.path=ok")
+    assert done.returncode == 0, done.stderr
+    assert (results / "runs").read_text() == "5 0\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to work in; cells are named after ``optimizer.lr``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
+    monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
+    monkeypatch.setattr(sweep, "RUNNER", "cell_runners:act")
+    monkeypatch.setattr(sweep, "PRELOAD", ("cell_runners",))
+    return tmp_path
+
+
+@pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
+def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
+    here: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
+    assert cli.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
+    assert "in the job optimizer.lr=-1" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
+def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
+    assert "2 cells: 2 to run" in capsys.readouterr().out
+    assert list(here.iterdir()) == []
+
+
+def test_what_is_missing_is_named_with_its_extra() -> None:
+    with pytest.raises(HarnessError, match=r"hydra/launcher=ray: .*pip install 'transfer-harness\[ray\]'"):
+        clusters.need("no_such_package", launcher="ray", extra="ray")
+
+
+@submitit_here
+def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
+    err = capsys.readouterr().err
+    assert "hydra/launcher=slurm: submitit refuses it" in err
+    assert "Traceback" not in err
+
+
+@submitit_here
+def test_fewer_gpus_than_a_job_takes_are_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["-m", "hydra/launcher=slurm_local", "hydra.launcher.gpus_per_node=1", "optimizer.lr=1"]
+    assert cli.main(command) == 2
+    assert "a cell takes 1 GPU, and this machine has 0" in capsys.readouterr().err
+
+
+class Engine:
+    """Runs the works in this process, one a poll; ``deaths`` says which end without an answer."""
+
+    name, width, limit = "fake", 1, None
+
+    def __init__(self, deaths: dict[str, Death] | None = None) -> None:
+        self.deaths = deaths or {}
+        self.withdrawn: list[str] = []
+        self.works: list[Work] = []
+
+    def submit(self, works: Sequence[Work]) -> list[Any]:
+        self.works = list(works)
+        return list(works)
+
+    def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
+        answers = [(h, None) for h in handles if h.cell.id in self.withdrawn]
+        return answers or [(h, self._answer(h)) for h in handles[:1]]
+
+    def _answer(self, work: Work) -> Record | Death:
+        if work.cell.id in self.deaths:
+            return self.deaths[work.cell.id]
+        return cell_runners.act(work.cell, lambda event: None)
+
+    def withdraw(self, handles: Sequence[Any]) -> None:
+        self.withdrawn = [h.cell.id for h in handles]
+
+    def kill(self, handles: Sequence[Any]) -> None:
+        self.withdraw(handles)
+
+    def close(self) -> None: ...
+
+
+def pool(engine: Engine, **options: Any) -> ClusterPool:
+    display = SilentDisplay(Counts(expect=1))
+    return ClusterPool(engine=engine, display=display, runner="cell_runners:act", **options)
+
+
+def test_a_lost_worker_is_a_record_with_its_reason_and_status(tmp_path: Path) -> None:
+    cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
+    for cell in cells:
+        cell.folder.mkdir(parents=True)
+    engine = Engine({"b": Death("the machine is gone"), "c": Death("TIMEOUT", "timeout")})
+    records = pool(engine).run(cells)
+    assert [records[str(c.folder)].status for c in cells] == ["complete", "failed", "timeout"]
+    assert read_record(cells[1].folder).reason == "the machine is gone"
+    assert (cells[1].folder / "config.yaml").exists()
+
+
+def test_a_record_that_the_lost_worker_had_written_counts(tmp_path: Path) -> None:
+    cell = cell_runners.make_cell(tmp_path, "a")
+    old = Record(status="failed", task="t", encoder="e", strategy="s", cell="a", seed=0, reason="old")
+    write_record(cell.folder, old)
+
+    class Late(Engine):
+        def _answer(self, work: Work) -> Record | Death:
+            cell_runners.act(work.cell, lambda event: None)
+            return Death("gone after its work was done")
+
+    assert pool(Late()).run([cell])[str(cell.folder)].status == "complete"
+    write_record(cell.folder, old)
+    assert pool(Engine({"a": Death("new")})).run([cell])[str(cell.folder)].reason == "new"
+
+
+def test_fail_fast_withdraws_what_has_not_begun(tmp_path: Path) -> None:
+    cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
+    for cell in cells:
+        cell.folder.mkdir(parents=True)
+    engine = Engine({"a": Death("boom")})
+    running = pool(engine, fail_fast=True)
+    assert [r.status for r in running.run(cells).values()] == ["failed"]
+    assert engine.withdrawn == ["b", "c"]
+    assert running.stopping
+    assert not (cells[1].folder / RECORD).exists()
+
+
+def test_results_that_no_other_machine_sees_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = cell_runners.make_cell(tmp_path / "nowhere", "a")
+    with pytest.raises(HarnessError, match="must be a directory that all machines see"):
+        Work(cell, "cell_runners:act", ())()
+    monkeypatch.setattr(clusters, "SHARED_SECONDS", 0.0)
+
+    class Elsewhere(Engine):
+        def _answer(self, work: Work) -> Record | Death:
+            return Record(status="complete", task="t", encoder="e", strategy="s", cell="a", seed=0)
+
+    with pytest.raises(HarnessError, match="one directory that all machines share"):
+        pool(Elsewhere()).run([cell])
+
+
+def test_workers_get_absolute_paths_and_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    config = {
+        "task": {"path": "data", "dev": "none", "name": "data"},
+        "encoder": {"members": {"a": {"path": "data"}}, "files": {"weights": "data"}},
+        "seed": 0,
+    }
+    found = anchored(config)
+    whole = str(tmp_path / "data")
+    assert found["task"] == {"path": whole, "dev": "none", "name": "data"}
+    assert found["encoder"] == {"members": {"a": {"path": whole}}, "files": {"weights": whole}}
+    cell = cell_runners.make_cell(tmp_path, "a", trainer={"accelerator": "cpu"})
+    engine = Engine()
+    cell.folder.mkdir(parents=True)
+    pool(engine).run([cell])
+    assert engine.works[0].devices == ""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "asked", "gpus"),
+    [({}, 0.5, 0.5), ({"devices": 2}, 0.5, 2.0), ({"devices": 2}, 1, 2.0), ({"accelerator": "cpu"}, 1, 0.0)],
+)
+def test_gpus_of_a_cell(tmp_path: Path, trainer: dict[str, Any], asked: float, gpus: float) -> None:
+    assert gpus_of(cell_runners.make_cell(tmp_path, "a", trainer=trainer), asked) == gpus
