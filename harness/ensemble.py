@@ -104,6 +104,10 @@ def read_member(folder: Path) -> Member:
         raise HarnessError(f"{folder / CONFIG}: names no task; run the cell again")
     if not (folder / PREDICTIONS).is_file():
         raise HarnessError(f"{folder}: holds no {PREDICTIONS}; run the cell again")
+    try:
+        read_predictions(folder)
+    except (OSError, ValueError, KeyError) as e:  # pyarrow's errors are of these
+        raise HarnessError(f"{folder / PREDICTIONS}: cannot be read ({e}); run the cell again") from e
     return Member(folder, record, config)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,3 +194,63 @@ def test_the_words_of_2018(tmp_path: Path) -> None:
 
     ((row,),) = encoder.tokenizer.rows([Text.from_string("The RIVER runs")], Windowing())
     assert [words[i] for i in row.inputs["input_ids"]] == ["xbos", "the", "t_up", "river", "runs"]
+
+
+def test_a_layer_far_above_the_others_is_refused_at_once(tmp_path: Path) -> None:
+    make_awd_lstm(tmp_path, "fastai")
+    (weights,) = tmp_path.glob("*.pth")
+    tensors = torch.load(weights, weights_only=True)
+    torch.save({**tensors, "0.rnns.99999999.weight_hh_l0_raw": torch.zeros(2, 2)}, weights)
+    with pytest.raises(HarnessError, match="nothing of layer 3"):
+        load_language_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"0.rnns.0.weight_hh_l0_raw": float("nan")}, "not finite"),
+        ({"1.decoder.weight": 3.0}, "only tied ones"),
+    ],
+)
+def test_weights_that_cannot_be_right_are_refused(
+    tmp_path: Path, change: dict[str, float], word: str
+) -> None:
+    make_awd_lstm(tmp_path, "fastai")
+    (weights,) = tmp_path.glob("*.pth")
+    tensors = torch.load(weights, weights_only=True)
+    for key, value in change.items():
+        tensors[key] = torch.full_like(tensors[key], value)
+    torch.save(tensors, weights)
+    with pytest.raises(HarnessError, match=word):
+        load_language_model(tmp_path)
+
+
+def test_sparse_tensors_are_refused(tmp_path: Path) -> None:
+    make_awd_lstm(tmp_path, "fastai")
+    (weights,) = tmp_path.glob("*.pth")
+    tensors = torch.load(weights, weights_only=True)
+    torch.save({**tensors, "0.encoder.weight": tensors["0.encoder.weight"].to_sparse()}, weights)
+    with pytest.raises(HarnessError, match="sparse"):
+        load_language_model(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["no", 1, 0.0])
+def test_a_direction_is_true_or_false(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(HarnessError, match="backwards"):
+        load(name="u", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, backwards=value)
+
+
+def test_words_in_fastcores_list_are_read_without_fastcore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class L:
+        def __init__(self, items: list[str]) -> None:
+            self.items = items
+
+    L.__module__, L.__qualname__ = "fastcore.foundation", "L"
+    stand_in = types.ModuleType("fastcore.foundation")
+    stand_in.L = L  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fastcore", types.ModuleType("fastcore"))
+    monkeypatch.setitem(sys.modules, "fastcore.foundation", stand_in)
+    (tmp_path / "itos.pkl").write_bytes(pickle.dumps(L(["xxunk", "the"])))
+    assert read_vocabulary(tmp_path / "itos.pkl") == ["xxunk", "the"]

@@ -53,22 +53,34 @@ def lines(group: str, *, folders: list[Path]) -> list[str]:
     return [f"{name:<{width}}  {_about(files[name])}".rstrip() for name in sorted(files)]
 
 
-def _about(path: Path, depth: int = 0) -> str:
+def _about(path: Path) -> str:
     config = _read(path)
-    about = config.get("about")
+    about = _inherited(path)
     if isinstance(about, Mapping):
-        return ", ".join(f"{v}" for k, v in about.items() if v is not None and k != "source")
+        shown = (about.get(k) for k in ("family", "unit", "objective", "size"))
+        needs = f"needs {about['where']}" if about.get("where") and config.get("path") is None else None
+        needs = "downloaded at its first use" if config.get("url") else needs
+        return ", ".join(str(v) for v in (*shown, needs) if v is not None)
     if about:
         return str(about)
-    for base in config.get("defaults") or [] if depth < 5 else []:
-        if isinstance(base, str) and base != "_self_" and (path.parent / f"{base}.yaml").is_file():
-            return _about(path.parent / f"{base}.yaml", depth + 1)
     first = path.read_text(encoding="utf-8").lstrip().splitlines()[:1]
     return (
         first[0].lstrip("# ")
         if first and first[0].startswith("#") and not first[0][1:].startswith(" @")
         else ""
     )
+
+
+def _inherited(path: Path, depth: int = 0) -> Any:
+    """What a file says of itself, over what those say that it builds on."""
+    config = _read(path)
+    own, below = config.get("about"), None
+    for base in config.get("defaults") or [] if depth < 5 else []:
+        if isinstance(base, str) and base != "_self_" and (path.parent / f"{base}.yaml").is_file():
+            below = _inherited(path.parent / f"{base}.yaml", depth + 1)
+    if isinstance(own, Mapping) and isinstance(below, Mapping):
+        return {**below, **own}
+    return own or below
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -68,14 +68,17 @@ def load(
         vocabulary: what becomes of words the table lacks, ``task`` or ``pretrained``; see the module.
         dropouts: rates of ``embedding``, ``input``, ``hidden``, ``weight`` and ``output`` in training.
         dropout_multiplier: of all these rates (fastai's ``drop_mult``).
-        max_len: units at the end of a row that the gradient reaches.
+        max_len: units at the end of a row that the gradient reaches. All units are pooled, where fastai's
+            classifier pools none but these: rows that are longer give other vectors than there.
 
     Raises:
         HarnessError: files or options that do not do.
     """
     if vocabulary not in VOCABULARIES:
         raise HarnessError(f"encoder.vocabulary={vocabulary}: {did_you_mean(str(vocabulary), VOCABULARIES)}")
-    if not isinstance(max_len, int) or max_len < 1:
+    if backwards is not None and not isinstance(backwards, bool):
+        raise HarnessError(f"encoder.backwards={backwards!r}: null, true or false is wanted")
+    if isinstance(max_len, bool) or not isinstance(max_len, int) or max_len < 1:
         raise HarnessError(f"encoder.max_len={max_len}: a whole number of units is wanted, at least 1")
     rates = the_dropouts(dropouts, dropout_multiplier)
     found = awd_lstm_files({"name": name, "path": path, "files": files}, cache_dir)

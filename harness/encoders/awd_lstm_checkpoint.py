@@ -81,14 +81,32 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 data = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as e:
         raise HarnessError(
-            f"{path}: not a file of tensors that can be read safely ({type(e).__name__}: {str(e)[:200]}); "
+            f"{path}: not a file of tensors that can be read safely ({_said(e)}); "
             "with fastai, write it anew: learn.save(NAME, with_opt=False) or learn.save_encoder(NAME)"
         ) from e
     if isinstance(data, Mapping) and isinstance(data.get("model"), Mapping):
         data = data["model"]
     if not isinstance(data, Mapping) or not data:
         raise HarnessError(f"{path}: holds a {type(data).__name__}, not tensors by name")
-    return {str(k): v.float() for k, v in data.items() if isinstance(v, torch.Tensor)}
+    return {str(k): _number(v, key=str(k), path=path) for k, v in data.items() if isinstance(v, torch.Tensor)}
+
+
+def _number(tensor: Tensor, *, key: str, path: Path) -> Tensor:
+    """As float32, when it is a plain tensor of finite numbers with a point."""
+    if tensor.layout != torch.strided:
+        raise HarnessError(f"{path}: {key} is a sparse tensor; write it anew as a dense one")
+    if not tensor.is_floating_point():
+        return tensor  # whatever it counts, it is no weight: its shape or name says so later
+    out = tensor.float()
+    if not bool(torch.isfinite(out).all()):
+        raise HarnessError(f"{path}: {key} holds numbers that are not finite: the training diverged")
+    return out
+
+
+def _said(error: Exception) -> str:
+    """An error's first line without what colours it."""
+    line = re.sub(r"\x1b\[[0-9;]*m|\x1b", "", str(error)).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {line[:200]}"
 
 
 class _Nothing(list[Any]):
@@ -121,8 +139,7 @@ def _named(found: Mapping[str, Tensor], path: Path) -> tuple[dict[str, Tensor], 
     for key, tensor in found.items():
         if m := _DECODER.match(key):
             matched += 1
-            if m[1] == "bias":
-                out["decoder.bias"] = tensor
+            out[f"decoder.{m[1]}"] = tensor
             continue
         inner = _OUTER.sub("", key)
         if _TABLE.match(inner):
@@ -140,12 +157,23 @@ def _named(found: Mapping[str, Tensor], path: Path) -> tuple[dict[str, Tensor], 
                 f"{path}: {key} is of a layer that reads in both directions at once; ULMFiT's two "
                 "directions are two models: encoder=ulmfit_bi"
             )
+    decoder, table = out.pop("decoder.weight", None), out.get("table.weight")
+    if decoder is not None and table is not None and not torch.equal(decoder, table):
+        raise HarnessError(
+            f"{path}: the decoder's matrix is not the embedding table: only tied ones are read"
+        )
     return out, {"matched": matched, "unexpected": len(found) - matched}
 
 
 def _check(weights: Mapping[str, Tensor], path: Path, counts: dict[str, int]) -> None:
     """All tensors of one AWD-LSTM, of shapes that fit each other."""
-    layers = 1 + max((int(k.split(".")[1]) for k in weights if k.startswith("rnns.")), default=-1)
+    numbers = {int(k.split(".")[1]) for k in weights if k.startswith("rnns.")}
+    layers = 1 + max(numbers, default=-1)
+    if len(numbers) < layers:
+        absent = next(n for n in range(layers) if n not in numbers)
+        raise HarnessError(
+            f"{path}: holds layer {layers - 1}, but nothing of layer {absent}: it is not whole"
+        )
     table, first = weights.get("table.weight"), weights.get("rnns.0.weight_hh_l0")
     total = counts["matched"] + counts["unexpected"]
     if table is None or first is None or table.ndim != 2 or first.ndim != 2:
@@ -166,6 +194,8 @@ def _check(weights: Mapping[str, Tensor], path: Path, counts: dict[str, int]) ->
     for name, shape in shapes.items():
         if tuple(weights[name].shape) != shape:
             raise HarnessError(f"{path}: {name} is {tuple(weights[name].shape)}, but {shape} is wanted")
+        if not weights[name].is_floating_point():
+            raise HarnessError(f"{path}: {name} holds {weights[name].dtype}, not floating-point numbers")
 
 
 def _absent(key: str, weights: Mapping[str, Tensor]) -> bool:

@@ -81,7 +81,9 @@ def _of_folder(folder: Path) -> dict[str, Path]:
 
 
 def _one(folder: Path, endings: Sequence[str], *, what: str) -> Path:
-    found = sorted(p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name not in BESIDE)
+    found = sorted(
+        p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name not in BESIDE
+    )
     if len(found) == 1:
         return found[0]
     names = ", ".join(p.name for p in found) or "none"
@@ -104,10 +106,27 @@ def read_backwards(path: Path | None) -> bool | None:
     return value
 
 
+class _L:
+    """Stands for fastcore's list ``L``, whose state holds the items; nothing of it is called."""
+
+    items: Any = None
+
+    def __new__(cls, *_: Any, **__: Any) -> _L:
+        return super().__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        self.items = state.get("items") if isinstance(state, dict) else None
+
+
 class _Strings(pickle.Unpickler):
-    """Lists and strings: no name is ever looked up."""
+    """Lists and strings: no name is ever looked up, but for that of fastcore's list."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("fastcore.foundation", "L"):
+            return _L
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
 
 
@@ -131,6 +150,8 @@ def read_vocabulary(path: Path) -> list[str]:
             f"{path}: not a list of words that can be read safely ({e}); write it as JSON: "
             "json.dump(list(itos), file)"
         ) from e
+    if isinstance(words, _L):
+        words = words.items
     if isinstance(words, dict):
         words = words.get("itos")
     if not isinstance(words, list | tuple) or not words:

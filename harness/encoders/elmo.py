@@ -60,8 +60,9 @@ def load(
     """
     found = _find({"name": name, "path": path, "files": files, "url": url}, cache_dir)
     options = read_options(found[OPTIONS])
-    if dropout is not None and not 0 <= float(dropout) < 1:
-        raise HarnessError(f"encoder.dropout={dropout}: must lie in [0, 1)")
+    number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
+    if dropout is not None and not (number and 0 <= dropout < 1):
+        raise HarnessError(f"encoder.dropout={dropout!r}: a number in [0, 1) is wanted")
     rate = options.dropout if dropout is None else float(dropout)
     weights = None if random_init else read_weights(found[WEIGHTS], options)
     return ElmoEncoder(options, weights, name=name, dropout=rate)

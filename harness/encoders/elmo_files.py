@@ -247,7 +247,7 @@ def _bound(lstm: Mapping[str, Any], key: str, path: Path) -> float | None:
     value = lstm.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise HarnessError(f"{path}: lstm.{key}={value!r}: a number above 0 or null is wanted")
     return float(value)
 

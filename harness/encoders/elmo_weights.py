@@ -49,6 +49,8 @@ def _dataset(file: Any, key: str, shape: tuple[int, ...], path: Path) -> np.ndar
         raise HarnessError(f"{path}: {key} holds {found.dtype}, not floating-point numbers")
     out = np.empty(shape, dtype=np.float32)
     found.read_direct(out)
+    if not np.isfinite(out).all():
+        raise HarnessError(f"{path}: {key} holds numbers that are not finite: the training diverged")
     return out
 
 
