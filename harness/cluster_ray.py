@@ -204,7 +204,7 @@ def _start(init: Mapping[str, Any]) -> tuple[Any, bool]:
     if ray.is_initialized():
         return ray, False
     try:
-        # Ray puts the current directory on its workers' path: there, nothing is that they would not find anyway
+        # Ray puts the current directory on its workers' path; this one is on it already
         with contextlib.chdir(Path(ray.__file__).parents[1]):
             ray.init(**arguments)
     except Exception as e:

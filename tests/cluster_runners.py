@@ -20,8 +20,8 @@ ROLES = ("meet:2", "meet:2", "segfault", "orphan")
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """As :func:`cell_runners.act`; ``meet:N`` waits until N cells run at once and notes where it is, ``orphan``
-    ends the process that watches over the cell, ``roles`` is for each seed what :data:`ROLES` says."""
+    """As :func:`cell_runners.act`; ``meet:N`` waits until N cells run at once and notes where it is,
+    ``orphan`` ends the process that watches over the cell, ``roles`` is one of :data:`ROLES` by the seed."""
     if cell.config.get("act") == "roles":
         cell.config["act"] = ROLES[cell.seed]
     what, _, argument = str(cell.config.get("act", "ok")).partition(":")

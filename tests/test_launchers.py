@@ -155,12 +155,13 @@ class Engine:
         self.works: list[Work] = []
 
     def submit(self, works: Sequence[Work]) -> list[Any]:
-        self.works = list(works)
-        return list(works)
+        self.works += works
+        return list(range(len(self.works) - len(works), len(self.works)))
 
     def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
-        answers = [(h, None) for h in handles if h.cell.id in self.withdrawn]
-        return answers or [(h, self._answer(h)) for h in handles[:1]]
+        if self.withdrawn:
+            return [(h, None) for h in handles]
+        return [(h, self._answer(self.works[h])) for h in handles[:1]]
 
     def _answer(self, work: Work) -> Record | Death:
         if work.cell.id in self.deaths:
@@ -168,7 +169,7 @@ class Engine:
         return cell_runners.act(work.cell, lambda event: None)
 
     def withdraw(self, handles: Sequence[Any]) -> None:
-        self.withdrawn = [h.cell.id for h in handles]
+        self.withdrawn = [self.works[h].cell.id for h in handles]
 
     def kill(self, handles: Sequence[Any]) -> None:
         self.withdraw(handles)
@@ -223,7 +224,7 @@ def test_results_that_no_other_machine_sees_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = cell_runners.make_cell(tmp_path / "nowhere", "a")
-    with pytest.raises(HarnessError, match="must be a directory that all machines see"):
+    with pytest.raises(HarnessError, match="must be a directory all machines see"):
         Work(cell, "cell_runners:act", ())()
     monkeypatch.setattr(clusters, "SHARED_SECONDS", 0.0)
 

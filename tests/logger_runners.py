@@ -1,0 +1,42 @@
+"""Cells that end as they should not, for the loggers' tests; child processes import this."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from harness import loggers
+from harness.record import Record, write_config
+from harness.resolve import Cell
+
+
+class First:
+    first = True
+
+
+def killed(cell: Cell, progress: Any) -> Record:
+    """Tells the logger of three steps and is killed."""
+    write_config(cell.folder, cell.config)
+    return loggers.logged(_killed)(cell, progress, First())
+
+
+def _killed(cell: Cell, progress: Any, world: Any) -> Record:
+    for step in (1, 2, 3):
+        loggers.current().log_metrics({"loss": 1.0 / step}, step=step)
+    limit = time.monotonic() + 20
+    from harness.wandb_runs import curve
+
+    while time.monotonic() < limit:  # until it is on disk
+        if any(len(curve(f)) == 3 for f in cell.folder.glob("wandb/*run-*/run-*.wandb")):
+            break
+        time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def killed_at_once(cell: Cell, progress: Any) -> Record:
+    """Is killed before it has opened its log."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError

@@ -1,0 +1,257 @@
+"""What loggers leave: read back from the files that were really written."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cells import make_cell
+
+from harness import cli, loggers, sweep, wandb_runs
+from harness.cell import run_cell
+from harness.errors import HarnessError
+from harness.predictions import read_predictions
+from harness.privacy import refuse_secrets, shown_config
+from harness.record import read_record
+
+KEY = "0123456789abcdef0123456789abcdef01234567"
+CELL = ("debug=fast", "task=demo_topic", "encoder=demo_static", "strategy=frozen", "trainer.threads=1")
+wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
+tensorboard_here = pytest.mark.skipif(
+    importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to work in, with a key that nothing may write down."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    return tmp_path
+
+
+def runs(results: Path) -> list[Path]:
+    return sorted(results.glob("*/*/*/*/*/wandb/*run-*/run-*.wandb"))
+
+
+def content(file: Path) -> dict[str, Any]:
+    """A run's file as plain data: the run, its configuration, points, summary and exit code."""
+    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_runs.curve(file), "exit": None}
+    for record in wandb_runs.read_run(file):
+        if record.HasField("run"):
+            out["run"] = record.run
+            out["config"] |= {u.key: json.loads(u.value_json) for u in record.run.config.update}
+        if record.HasField("config"):
+            out["config"] |= {u.key: json.loads(u.value_json) for u in record.config.update}
+        if record.HasField("summary"):
+            out["summary"] |= {
+                "/".join(u.nested_key) or u.key: json.loads(u.value_json) for u in record.summary.update
+            }
+        if record.HasField("exit"):
+            out["exit"] = record.exit.exit_code
+    return out
+
+
+def predictions(results: Path) -> list[Any]:
+    return [read_predictions(p.parent) for p in sorted(results.glob("*/*/*/*/*/predictions.parquet"))]
+
+
+@wandb_here
+@pytest.mark.timeout(300)
+def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O15: offline, three run folders; disabled, none; without network and key, as offline. Results are the
+    same in all modes."""
+    command = ["-m", *CELL, "seed=0,1,2", "logger=wandb"]
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert cli.main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
+    found = [content(f) for f in runs(folder / "offline")]
+    assert len({f["run"].run_id for f in found}) == len(found) == 3
+    assert sorted(f["config"]["seed"] for f in found) == [0, 1, 2]
+    for told in found:
+        _check_run(told, folder / "offline")
+    assert not [p for p in (folder / "offline").rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
+
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert cli.main([*command, "results_dir=disabled"]) == 0
+    assert not list((folder / "disabled").rglob("*wandb*"))
+
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name)
+    assert cli.main([*command[:-2], "seed=0", "logger=wandb", "results_dir=unset"]) == 0
+    assert len(runs(folder / "unset")) == 1
+    offline = predictions(folder / "offline")
+    assert len(offline) == 3
+    assert predictions(folder / "disabled") == offline
+    assert predictions(folder / "unset") == offline[:1]
+
+
+def _check_run(told: dict[str, Any], results: Path) -> None:
+    run, summary, config = told["run"], told["summary"], told["config"]
+    cell, _, seed = run.run_id.rpartition("-")
+    record = read_record(results / "demo_topic" / "demo_static" / "frozen" / cell / f"seed-{seed}")
+    assert (run.run_group, run.job_type, run.project) == ("mine", "frozen", "transfer-harness")
+    assert set(run.tags) == {"demo_topic", "demo_static", "frozen"}
+    assert told["exit"] == 0
+    assert summary["status"] == "complete"
+    assert summary["test/accuracy"] == record.test["accuracy"]
+    assert summary["dev/accuracy"] == record.dev["accuracy"]
+    assert summary["cost/train_seconds"] == pytest.approx(record.costs.train_seconds)
+    assert {f"coverage/{k}" for k in record.coverage} <= set(summary)
+    keys = {k for point in told["points"] for k in point}
+    assert {"loss", "train_loss", "dev/accuracy", "lr/task"} <= keys
+    devs = [p["dev/accuracy"] for p in told["points"] if "dev/accuracy" in p]
+    assert devs == record.dev_history
+    assert config["strategy"]["name"] == "frozen"
+    assert not {"results_dir", "cache_dir", "logger"} & set(config)
+    assert str(results) not in json.dumps({k: v for k, v in config.items() if k != "_wandb"})
+
+
+@wandb_here
+@pytest.mark.timeout(200)
+def test_a_cell_that_runs_again_is_still_one_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = make_cell(folder, *CELL, "logger=wandb", "logger.mode=offline")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.cell.assemble", _no_data)
+        with pytest.raises(HarnessError):
+            run_cell(cell)
+    (failed,) = [content(f) for f in runs(folder / "results")]
+    assert (failed["exit"], failed["summary"]["status"]) == (1, "failed")
+    assert failed["summary"]["reason"] == "a.csv, line 3: no label"
+    run_cell(cell)
+    (again,) = [content(f) for f in runs(folder / "results")]
+    assert again["exit"] == 0
+    assert again["run"].run_id == failed["run"].run_id
+
+
+def _no_data(*_: Any, **__: Any) -> None:
+    raise HarnessError("a.csv, line 3: no label")
+
+
+@wandb_here
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("runner", "losses"), [("killed", [1.0, 0.5, 1 / 3]), ("killed_at_once", [])])
+def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, runner: str, losses: list[float]
+) -> None:
+    monkeypatch.setattr(sweep, "RUNNER", f"logger_runners:{runner}")
+    monkeypatch.setattr(sweep, "PRELOAD", ())
+    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
+    (told,) = [content(f) for f in runs(folder / "results")]
+    assert told["exit"] == 1
+    assert told["summary"]["status"] == "failed"
+    assert "SIGKILL" in told["summary"]["reason"]
+    assert [p["loss"] for p in told["points"]] == losses
+    assert told["config"]["task"]["name"] == "demo_topic"
+
+
+@tensorboard_here
+def test_tensorboard_gets_the_same_curves(folder: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    cell = make_cell(folder, *CELL, "logger=tensorboard")
+    record = run_cell(cell)
+    events = EventAccumulator(str(cell.folder / "tensorboard"))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"loss", "train_loss", "dev/accuracy", "lr/task", "final/test/accuracy"} <= tags
+    assert [e.value for e in events.Scalars("dev/accuracy")] == pytest.approx(record.dev_history)
+
+
+def test_csv_gets_the_same_curves_and_none_nothing(folder: Path) -> None:
+    cell = make_cell(folder, *CELL, "logger=csv")
+    record = run_cell(cell)
+    header = (cell.folder / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert {"loss", "train_loss", "dev/accuracy", "lr/task"} <= set(header)
+    assert not [w for w in record.warnings if "not empty" in w]
+    bare = make_cell(folder / "bare", *CELL)
+    assert run_cell(bare).test == record.test
+    assert not {"metrics.csv", "wandb", "tensorboard"} & {p.name for p in bare.folder.iterdir()}
+
+
+def test_a_missing_package_is_named_with_its_extra(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else found(name, *a)
+    )
+    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 2
+    assert "pip install 'transfer-harness[wandb]'" in capsys.readouterr().err
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("argument", ["+logger.api_key={}", "logger.entity={}", "+task.token={}"])
+def test_secrets_are_refused_and_never_repeated(
+    folder: Path, argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
+    told = capsys.readouterr()
+    assert "a secret has no place in a configuration" in told.err
+    assert KEY not in told.err + told.out
+    assert list(folder.iterdir()) == []
+
+
+def test_a_secret_in_a_file_of_configuration_is_refused(folder: Path) -> None:
+    with pytest.raises(HarnessError, match=r"logger\.api_key: a secret") as caught:
+        make_cell(folder, *CELL, "+logger.api_key=abc")
+    assert "abc" not in str(caught.value)
+    refuse_secrets(["encoder.tokenizer=x", "logger.project=keys", "logger=wandb"])
+
+
+def test_online_without_a_key_or_a_way_is_refused_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: True)
+    for name in (*wandb_runs.PROXIES, *map(str.lower, wandb_runs.PROXIES)):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+    command = ["-m", *CELL, "seed=0", "logger=wandb", "logger.mode=online"]
+    assert cli.main(command) == 2
+    assert "127.0.0.1 cannot be reached" in capsys.readouterr().err
+    monkeypatch.delenv("WANDB_API_KEY")
+    monkeypatch.setenv("NETRC", os.devnull)
+    assert cli.main(command) == 2
+    assert "there is no API key for 127.0.0.1" in capsys.readouterr().err
+    assert not (folder / "results").exists()
+
+
+def test_the_mode_is_as_given_then_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for told, mode in ((None, "offline"), ("dryrun", "offline"), ("disabled", "disabled"), ("run", "online")):
+        monkeypatch.delenv("WANDB_MODE", raising=False)
+        if told:
+            monkeypatch.setenv("WANDB_MODE", told)
+        assert loggers.wandb_mode({"mode": None}) == mode
+        assert loggers.wandb_mode({"mode": "offline"}) == "offline"
+    monkeypatch.setenv("WANDB_MODE", "onlin")
+    with pytest.raises(HarnessError, match=r"WANDB_MODE=onlin: did you mean online"):
+        loggers.wandb_mode({})
+
+
+def test_what_is_shown_has_no_places_and_no_secrets() -> None:
+    config = {
+        "task": {"name": "t", "path": "/data/x", "dev": "none", "hub_token": "s", "token": "s"},
+        "encoder": {"name": "e", "members": {"a": {"path": "models/a", "layers": "top"}}},
+        "results_dir": "/r", "cache_dir": None, "logger": {"name": "wandb"}, "seed": 3,
+    }  # fmt: skip
+    assert shown_config(config) == {
+        "task": {"name": "t", "dev": "none"},
+        "encoder": {"name": "e", "members": {"a": {"layers": "top"}}},
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize("value", ["words", ["x" * 65], [["a"]]])
+def test_tags_are_short_words(folder: Path, value: Any) -> None:
+    from harness.settings import SECTIONS
+
+    with pytest.raises(HarnessError, match=r"logger\.tags"):
+        SECTIONS["logger"]["tags"]("logger.tags", value)
