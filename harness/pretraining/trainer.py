@@ -202,7 +202,7 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
 
 
 def _fit(module: PretrainModule, stream: Stream, run: Run) -> None:
-    checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds") or 60.0))
+    checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
     last = checkpoints.newest(say=run.say)
     if last is not None:
         run.say(f"continues from {last.name}")
