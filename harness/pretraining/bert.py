@@ -4,6 +4,8 @@
 as ``[MASK]``, 10 % as a random piece, 10 % as they are, and the loss is the mean cross-entropy of the true
 pieces there. The 15 % and the three shares hold for each row and for the whole, the latter by chance.
 
+A row shorter than the longest starts at a random position, so that all positions are trained.
+
 **Next sentence** (optional). A row holds two stretches of text, ``[CLS] a [SEP] b [SEP]``; in half of the
 rows b follows a in its document, in the others it comes from another one. The pooler is trained by telling
 these apart, and kept; without this objective no pooler and no second segment exists, and none is saved.
@@ -143,6 +145,9 @@ class MaskedLM(Objective):
             "labels": torch.from_numpy(labels),
             "attention_mask": torch.from_numpy((ids != PAD).astype(np.int64)),
         }
+        # rows that are short stand anywhere, so that every position is trained, not only the first few
+        first = rng.integers(self.block.positions - ids.shape[1] + 1, size=(len(ids), 1))
+        tensors["position_ids"] = torch.from_numpy(first + np.arange(ids.shape[1]))
         if self.next_sentence:
             tensors["token_type_ids"] = torch.from_numpy(padded([r.segments for r in rows], 0))
             tensors["other"] = torch.tensor([r.other for r in rows])
@@ -199,7 +204,7 @@ class MaskedLM(Objective):
 
 
 def _encode(model: Any, tensors: dict[str, Tensor]) -> Any:
-    takes = ("input_ids", "attention_mask", "token_type_ids")
+    takes = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
     return model.bert(**{k: tensors[k] for k in takes if k in tensors})
 
 
