@@ -38,12 +38,30 @@ with warnings.catch_warnings():
         with contextlib.suppress(Exception):
             importlib.import_module(_name)
 
-    # the names that transformers rewrites on loading: a thousand patterns compiled at first use. No model is
-    # loaded here: tensor work would start threads, and what a fork leaves of those hangs
+    # the names that transformers rewrites on loading: a thousand patterns compiled at first use, and one more
+    # for each tensor of a checkpoint, which Python remembers. No model is loaded here (these have no memory):
+    # tensor work would start threads, and what a fork leaves of those hangs
     with contextlib.suppress(Exception):
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
         get_checkpoint_conversion_mapping("bert")
+    with contextlib.suppress(Exception):
+        import torch
+        from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+        from transformers.core_model_loading import WeightRenaming
+
+        with torch.device("meta"):
+            for model in (GPT2Model(GPT2Config()), BertModel(BertConfig())):
+                for name in model.state_dict():
+                    WeightRenaming(name, name)
+        del model
+
+    # what every record says of the code, the same for all cells of the server
+    with contextlib.suppress(Exception):
+        from harness import provenance
+
+        provenance.versions()
+        provenance.git_state()
 
 # what is alive now never dies: keeping the collector away from it keeps the pages shared with the children
 gc.collect()
