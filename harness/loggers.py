@@ -55,6 +55,7 @@ class CsvLog(Log):
         from pytorch_lightning.loggers import CSVLogger
 
         self.lightning = CSVLogger(save_dir=cell.folder, name="", version="")
+        _ = self.lightning.experiment  # it is made at first use, and warns then
 
 
 class TensorBoardLog(Log):
@@ -203,11 +204,17 @@ def check(cells: Sequence[Cell]) -> None:
             check_online()
 
 
-def name_sweep(job: dict[str, Any], name: str | None) -> None:
-    """Give the job's runs the sweep's name as their group, unless it has one."""
+def settle(job: dict[str, Any], *, sweep: str | None) -> None:
+    """Decide for a job's run, before it is sent to another process or machine: the mode, by this one's
+    environment, and the group, unless it has one.
+
+    Raises:
+        HarnessError: $WANDB_MODE makes no sense.
+    """
     config = job.get("logger")
-    if isinstance(config, dict) and config.get("name") == "wandb" and not config.get("group"):
-        config["group"] = name
+    if isinstance(config, dict) and config.get("name") == "wandb":
+        config["mode"] = wandb_mode(config)
+        config["group"] = config.get("group") or sweep
 
 
 def unfinished(records: Mapping[str, Record], cells: Sequence[Cell]) -> Iterator[Path]:

@@ -337,7 +337,7 @@ def _modules_of(cells: Sequence[Cell]) -> list[str]:
 def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
     """``given`` are all overrides of the command, ``where`` those that tell the job from its neighbours."""
     check_writable(str(job.get("results_dir") or "results"))
-    loggers.name_sweep(job, driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
+    loggers.settle(job, sweep=driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
     try:
         return resolve.prepare(job, overrides=given)
     except HarnessError as e:
