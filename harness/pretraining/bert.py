@@ -4,7 +4,8 @@
 as ``[MASK]``, 10 % as a random piece, 10 % as they are, and the loss is the mean cross-entropy of the true
 pieces there. The 15 % and the three shares hold for each row and for the whole, the latter by chance.
 
-A row shorter than the longest starts at a random position, so that all positions are trained.
+After ``shift_from`` passes a row shorter than the longest starts at a random position, so that all
+positions are trained; from the first pass on this would keep a small model on its plateau for longer.
 
 **Next sentence** (optional). A row holds two stretches of text, ``[CLS] a [SEP] b [SEP]``; in half of the
 rows b follows a in its document, in the others it comes from another one. The pooler is trained by telling
@@ -61,6 +62,7 @@ class MaskedLM(Objective):
             ``mixed`` = in each pass half of the documents so, half so.
         batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
         next_sentence: train the pooler, too.
+        shift_from: passes after which rows start at random positions.
     """
 
     def __init__(
@@ -73,12 +75,13 @@ class MaskedLM(Objective):
         rows: str,
         batch_rows: int,
         next_sentence: bool,
+        shift_from: int = 0,
     ) -> None:
         if rows not in ROWS:
             raise HarnessError(f"encoder.rows={rows}: mixed, document or line is wanted")
         self.family, self.block, self.recipe = "bert", block, recipe
         self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
-        self.batch_rows, self.next_sentence = batch_rows, next_sentence
+        self.batch_rows, self.next_sentence, self.shift_from = batch_rows, next_sentence, shift_from
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
@@ -135,9 +138,9 @@ class MaskedLM(Objective):
         rows = self._rows(rng)
         units = self.batch_rows * self.block.positions
         for chosen in batched([len(r.ids) for r in rows], units, rng):
-            yield self._batch([rows[i] for i in chosen], rng)
+            yield self._batch([rows[i] for i in chosen], rng, shift=epoch >= self.shift_from)
 
-    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator) -> Batch:
+    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator, *, shift: bool) -> Batch:
         ids = padded([r.ids for r in rows], PAD)
         shown, labels = mask(ids, size=self.vocabulary_size(), rng=rng)
         tensors = {
@@ -145,8 +148,8 @@ class MaskedLM(Objective):
             "labels": torch.from_numpy(labels),
             "attention_mask": torch.from_numpy((ids != PAD).astype(np.int64)),
         }
-        # rows that are short stand anywhere, so that every position is trained, not only the first few
-        first = rng.integers(self.block.positions - ids.shape[1] + 1, size=(len(ids), 1))
+        room = self.block.positions - ids.shape[1] if shift else 0
+        first = rng.integers(room + 1, size=(len(ids), 1))
         tensors["position_ids"] = torch.from_numpy(first + np.arange(ids.shape[1]))
         if self.next_sentence:
             tensors["token_type_ids"] = torch.from_numpy(padded([r.segments for r in rows], 0))
