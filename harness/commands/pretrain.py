@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     say(f"{name} ({size}) from {config['corpus']}")
     record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
     print(summary(record))
-    print(f"harness encoder={name} encoder.path={shlex.quote(config['output'])}")
+    print(f"harness encoder={record.get('loads_as', name)} encoder.path={shlex.quote(config['output'])}")
     return 0
 
 

@@ -69,6 +69,7 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
             Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say)
         )
         record = the_record(config, corpus, outcome, identity=identity, command=command)
+        record["loads_as"] = pretrainer.family
         record["total_seconds"] = time.perf_counter() - begin
         record["files"] = {p.name: file_fingerprint(p) for p in sorted(folder.iterdir()) if p.is_file()}
         _keep_curves(work, folder)
