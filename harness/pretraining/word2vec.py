@@ -103,7 +103,7 @@ def gensim_model(name: str, **options: Any) -> Any:
     try:
         from gensim import models
     except ImportError as e:
-        raise HarnessError(f"gensim cannot be imported ({e}): pip install 'gensim>=4.3'") from e
+        raise HarnessError(f"gensim cannot be imported ({e}): pip install 'transfer-harness[pretrain]'") from e
     return getattr(models, name)(**options)
 
 
