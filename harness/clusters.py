@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from harness import outcome
 from harness.errors import HarnessError
 from harness.identity import PLACES
-from harness.lease import LEASE
+from harness.lease import LEASE, Leases
 from harness.pool import Display, Pool
 from harness.progress import Counts, SilentDisplay
 from harness.provenance import host
@@ -237,6 +237,7 @@ class ClusterPool:
         seconds = time.monotonic() - task.clock
         record = outcome.failure(task.cell, status=death.status, reason=death.reason, seconds=seconds)
         record.costs.device = self.engine.name
+        _drop_lease(task.cell)
         outcome.store(task.cell, record, warn=self.display.note)
         return record
 
@@ -267,7 +268,7 @@ class ClusterPool:
             limit = time.monotonic() + KILL_SECONDS
             while self._flying and time.monotonic() < limit:
                 for handle, _ in self.engine.poll(list(self._flying), TICK_SECONDS):
-                    del self._flying[handle]
+                    _drop_lease(self._flying.pop(handle).cell)
         self._flying.clear()
 
     @contextlib.contextmanager
@@ -334,6 +335,13 @@ def need(package: str, *, launcher: str, extra: str) -> None:
             f"hydra/launcher={launcher}: the package {package} is missing; "
             f"pip install 'transfer-harness[{extra}]'"
         )
+
+
+def _drop_lease(cell: Cell) -> None:
+    """Remove the file of a lease whose holder was killed; not one that is held, or may be elsewhere."""
+    with contextlib.suppress(OSError):
+        if (cell.folder / LEASE).exists() and (lease := Leases().take(cell.folder)) is not None:
+            lease.release()
 
 
 def _changed(cell: Cell) -> int | None:
