@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import importlib
 import os
@@ -72,20 +73,22 @@ def main(pipe: Connection, job: Job) -> None:
     """Run one cell. A failure's traceback goes to the log, its last lines to the driver; exit code 1 then."""
     global forkable
     _own_session()
-    _redirect_output(job.cell.folder / LOG)
-    _set_environment(job)
-    threading.Thread(target=_die_with_driver, args=(pipe,), daemon=True).start()
-    forkable = True
     try:
+        _redirect_output(job.cell.folder / LOG)
+        _set_environment(job)
+        threading.Thread(target=_die_with_driver, args=(pipe,), daemon=True).start()
+        forkable = True
         load(job.runner)(job.cell, Reporter(pipe))
     except BaseException as error:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # the disk may be full: the driver is told all the same
+            traceback.print_exc()
         with contextlib.suppress(OSError):
             pipe.send(("error", last_lines(error)))
         sys.exit(1)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
     with contextlib.suppress(OSError):
         pipe.send(("done", None))
 
@@ -101,6 +104,8 @@ def last_lines(error: BaseException) -> str:
     if isinstance(error, HarnessError):
         return str(error)
     said = "".join(traceback.format_exception_only(error)).strip()[-2000:]
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{said}: there is no room left; make some and run the same command again"
     frames = traceback.extract_tb(error.__traceback__)
     return f"{said}\n({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else said
 
