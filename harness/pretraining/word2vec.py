@@ -103,7 +103,9 @@ def gensim_model(name: str, **options: Any) -> Any:
     try:
         from gensim import models
     except ImportError as e:
-        raise HarnessError(f"gensim cannot be imported ({e}): pip install 'transfer-harness[pretrain]'") from e
+        raise HarnessError(
+            f"gensim cannot be imported ({e}): pip install 'transfer-harness[pretrain]'"
+        ) from e
     return getattr(models, name)(**options)
 
 
