@@ -77,8 +77,8 @@ class Record:
         degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
         trained_bytes: size of the trained parameters; 0 in records from before it was kept.
         mix: what the scalar mix of layers has learnt: ``layers`` (their numbers, 0 the embeddings),
-            ``weights`` (their shares, summing to 1), ``gamma``, and ``late_weights``, ``late_gamma`` of the mix
-            behind the body, if any; empty without a mix.
+            ``weights`` (their shares, summing to 1), ``gamma``, and ``late_weights``, ``late_gamma`` of the
+            mix behind the body, if any; empty without a mix.
         members: of an ensemble, ``task/encoder/strategy/id/seed-n`` of the cells that it averages.
     """
 
