@@ -35,8 +35,10 @@ demo: $(STAMP)
 	  $(VENV)/bin/harness leaderboard results/demo && \
 	  echo && echo "Records, predictions and logs: results/demo. Again: harness leaderboard results/demo" && exit $$code
 
+# two at a time, a file's tests in one process; make test WORKERS= runs them one after the other
+WORKERS ?= -n 2 --dist loadfile
 test: lint typecheck
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest $(WORKERS) $(ARGS)
 
 test-long: $(STAMP)
 	$(PY) -m pytest -m long $(ARGS)

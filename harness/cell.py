@@ -6,12 +6,11 @@ Nothing of Hydra is here: a :class:`harness.resolve.Cell` is plain data.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import resource
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from harness.assemble import Assembly, Progress, assemble, pick_device
 from harness.curves import Curves
-from harness.data.text import Example
 from harness.ddp import ALONE, World
+from harness.epochs import EpochChoice, StepProgress
 from harness.features.features import FeatureEncoder
 from harness.identity import ENGINE_VERSION
 from harness.loggers import current, logged
@@ -31,88 +30,11 @@ from harness.predictions import Summary, write_predictions
 from harness.provenance import git_state, host, versions
 from harness.record import Costs, Record, write_config, write_record
 from harness.resolve import Cell
-from harness.task import Prediction, Task
+from harness.task import Prediction
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 CHECKPOINT = "model.safetensors"
 UNKNOWN_SHARE = 0.1
-
-
-class EpochChoice(pl.Callback):
-    """Scores dev after each epoch and keeps the state of the best one.
-
-    NaN is never better than anything and never an improvement.
-
-    Args:
-        task: scores the predictions.
-        examples: the dev examples.
-        keep: ``best`` or ``last``.
-        patience: epochs without improvement before stopping; None = never.
-        progress: told of each epoch.
-        world: the ranks that predict together. The first scores; all know the scores and so decide alike.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        examples: Sequence[Example],
-        *,
-        keep: str,
-        patience: int | None,
-        progress: Progress,
-        world: World = ALONE,
-    ) -> None:
-        self.task, self.examples, self.progress, self.world = task, examples, progress, world
-        self.keep, self.patience = keep, patience
-        self.history: list[float] = []
-        self.epoch: int | None = None
-        self.scores: dict[str, float] = {}
-        self.predicted: dict[str, Prediction] = {}
-        self.state: dict[str, torch.Tensor] = {}
-        self.seconds = 0.0
-        self._begin = 0.0
-
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._begin = time.perf_counter()
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        predicted = self.world.collect(pl_module.predicted)
-        scores = self.world.on_first(lambda: self.task.score(predicted, self.examples))
-        score = float(scores[self.task.metric])
-        self.history.append(score)
-        if self.keep == "last" or self._better(score):
-            self.epoch, self.scores = len(self.history), scores
-            self.predicted = predicted
-            if self.keep == "best":
-                self.state = pl_module.trained_state()
-        elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
-            trainer.should_stop = True
-        self.progress({"phase": "dev", "epoch": len(self.history), "score": score})
-        if self.world.first:
-            print(f"epoch {len(self.history)}: dev {self.task.metric} {score:.4f}")
-        self.seconds += time.perf_counter() - self._begin
-
-    def _better(self, score: float) -> bool:
-        if math.isnan(score):
-            return self.epoch is None and not self.state
-        best = self.history[self.epoch - 1] if self.epoch else math.nan
-        return math.isnan(best) or (score > best if self.task.maximize else score < best)
-
-
-class StepProgress(pl.Callback):
-    """Tells of training steps, at most ten times a second."""
-
-    def __init__(self, progress: Progress, epochs: int) -> None:
-        self.progress, self.epochs, self._last = progress, epochs, 0.0
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        now = time.perf_counter()
-        if now - self._last > 0.1:
-            self._last = now
-            event = {"phase": "train", "epoch": trainer.current_epoch + 1, "epochs": self.epochs}
-            self.progress({**event, "done": batch_idx + 1, "total": trainer.num_training_batches})
 
 
 def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:

@@ -9,18 +9,16 @@ This module imports neither torch nor, before it is needed, Hydra.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import loggers, resolve
+from harness.checks import check_cells, check_writable, note_unsaved
 from harness.clusters import ClusterPool, Engine
 from harness.compose import Composer, given_overrides
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 from harness.plan import Plan, describe, make_plan
 from harness.pool import PRELOAD, Pool
 from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
@@ -33,12 +31,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 RUNNER = "harness.cell:run_cell"
-LEFT_BESIDE = (
-    ("trainer", "save", True, "model.safetensors"),
-    ("logger", "name", "csv", "metrics.csv"),
-    *(("logger", "name", name, folder) for name, folder in loggers.FOLDERS.items()),
-)
-"""Settings that change no result but leave a file beside the record."""
 
 
 class CellFailed(Exception):
@@ -78,23 +70,6 @@ driver: Driver | None = None
 """Set by the command line; None where a cluster's launcher runs :func:`run_job` in a process of its own."""
 
 
-def check_writable(results_dir: str | Path) -> Path:
-    """The results folder, absolute. Nothing is made.
-
-    Raises:
-        HarnessError: it cannot be made or written; the message names the path that is in the way.
-    """
-    wanted = Path(results_dir).expanduser().absolute()
-    place = wanted
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise HarnessError(f"results_dir={wanted}: {place} is a file, not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise HarnessError(f"results_dir={wanted}: {place} cannot be written; choose another results_dir")
-    return wanted
-
-
 def before_sweep(config: DictConfig) -> None:
     """Refuse what cannot work before Hydra makes the sweep's folder."""
     check_writable(str(config.results_dir))
@@ -129,8 +104,8 @@ def launch(
     places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [Slot(None, 1)]
     dry = _dry(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
-    _check(plan.todo)
-    _note_unsaved(plan)
+    check_cells(plan.todo)
+    note_unsaved(plan)
     if dry:
         _show(cells, plan, slots=len(places))
     if dry:
@@ -164,7 +139,7 @@ def run_job(config: DictConfig) -> float | None:
         assert isinstance(job, dict)
         cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
         plan = make_plan({str(cell.folder): cell}, dry=_dry([cell]))
-        _check(plan.todo)
+        check_cells(plan.todo)
     except (HarnessError, OmegaConfBaseException) as e:
         if driver is None or _is_multirun():
             raise
@@ -228,26 +203,13 @@ def run_again(cells: Sequence[Cell]) -> None:
         KeyboardInterrupt: the user stopped it.
     """
     plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
-    _check(plan.todo)
+    check_cells(plan.todo)
     execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1))
 
 
 def dev_score(record: Record | None) -> float | None:
     """The primary metric on dev of a complete cell."""
     return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
-
-
-def _note_unsaved(plan: Plan) -> None:
-    """Say that cells which are complete do not get what was asked for now: it changes no result, so it makes
-    no other cell."""
-    for section, key, value, file in LEFT_BESIDE:
-        asked = [c for c in plan.complete if (c.config.get(section) or {}).get(key) == value]
-        lacking = [c for c in asked if not (c.folder / file).exists()]
-        if lacking:
-            _complain(
-                f"{section}.{key}: {len(lacking)} complete cells have no {file} and stay as they are, first "
-                f"{lacking[0].title}; overwrite=always runs them again"
-            )
 
 
 def _dry(cells: Sequence[Cell]) -> bool:
@@ -283,39 +245,6 @@ def _run(
     if pool.interrupts:
         raise KeyboardInterrupt
     return records
-
-
-def _check(cells: Sequence[Cell]) -> None:
-    """What is refused before anything runs.
-
-    Raises:
-        HarnessError: loggers that cannot work, data that cannot be read or trained on.
-    """
-    loggers.check(cells)
-    _check_data(cells)
-
-
-def _check_data(cells: Sequence[Cell]) -> None:
-    """Read each data set once before anything computes, so that a wrong column costs no cell, and say what a
-    reader of the results should know of it.
-
-    Raises:
-        HarnessError: data that cannot be read or trained on; no cell has been run.
-    """
-    seen: set[str] = set()
-    for cell in cells:
-        trainer = cell.config.get("trainer") or {}
-        parts = [cell.config["task"], cell.config.get("limit"), trainer.get("select"), cell.files.get("task")]
-        key = data_fingerprint(parts)
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            task, splits = resolve.read_data(cell)
-        except HarnessError as e:
-            raise HarnessError(f"{e}\n(found before anything was run; cell {cell.title})") from e
-        for note in splits.notes:
-            _complain(f"{task.name}: {note}")
 
 
 def end_runs(records: Mapping[str, Record], cells: Sequence[Cell], *, note: Callable[[str], None]) -> None:
@@ -384,7 +313,3 @@ def _is_multirun() -> bool:
     from hydra.types import RunMode
 
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
-def _complain(text: str) -> None:
-    print(text, file=sys.stderr)

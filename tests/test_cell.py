@@ -16,8 +16,9 @@ from torch.amp import GradScaler
 
 from harness import cell as cell_module
 from harness.assemble import assemble
-from harness.cell import EpochChoice, encoding_notes, fit, make_trainer, run_cell
+from harness.cell import encoding_notes, fit, make_trainer, run_cell
 from harness.data.loading import step_order
+from harness.epochs import EpochChoice
 from harness.errors import HarnessError
 from harness.predictions import read_predictions
 from harness.record import read_record

@@ -15,6 +15,7 @@ import pytest
 from cell_runners import make_cell
 
 from harness import cli, identity, resolve, stored, sweep
+from harness.checks import check_writable
 from harness.errors import HarnessError
 from harness.progress import Counts, LiveDisplay, duration, event_text
 from harness.record import Record, read_record, write_config, write_record
@@ -239,7 +240,7 @@ def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: py
     # the tests may run as root, whom no mode stops
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(HarnessError, match="cannot be written"):
-        sweep.check_writable(tmp_path / "results")
+        check_writable(tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
 
 
