@@ -31,6 +31,7 @@ from harness.progress import Counts, SilentDisplay
 from harness.provenance import host
 from harness.record import RECORD, Record
 from harness.resolve import Cell
+from harness.server import handled
 from harness.slots import Slot, cpu_share
 
 TICK_SECONDS = 0.2
@@ -274,15 +275,8 @@ class ClusterPool:
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         """Ctrl-C once: nothing that has not begun; twice or SIGTERM: all is ended. Both can be resumed."""
-        try:
-            old = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: signals are someone else's
-            old = {}
-        try:
+        with handled(self._interrupted):
             yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
 
     def _interrupted(self, number: int, frame: Any) -> None:
         self.stopping = True

@@ -24,7 +24,7 @@ from harness.lease import Lease, Leases
 from harness.outcome import cause_of_death, failure, make_room, previous, store, utc_now
 from harness.record import Record
 from harness.resolve import Cell
-from harness.server import kill_group, memory_of, start_server
+from harness.server import handled, kill_group, memory_of, start_server
 from harness.slots import Slot
 
 PRELOAD = ("harness.preload",)
@@ -280,15 +280,8 @@ class Pool:
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         """Ctrl-C once: no new cells; twice or SIGTERM: the running ones are killed. Both can be resumed."""
-        try:
-            old = {s: signal.signal(s, self._interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: signals are someone else's
-            old = {}
-        try:
+        with handled(self._interrupted):
             yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
 
     def _interrupted(self, number: int, frame: Any) -> None:
         self.stopping = True

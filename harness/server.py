@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
 from typing import Any
 
@@ -53,6 +53,20 @@ def memory_of(pid: int) -> int:
                 used = one.memory_full_info()
                 total += int(getattr(used, "uss", used.rss))
     return total
+
+
+@contextlib.contextmanager
+def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """``handler`` takes Ctrl-C and SIGTERM in the block, where this is the main thread."""
+    try:
+        old = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # elsewhere signals are someone else's
+        old = {}
+    try:
+        yield
+    finally:
+        for number, before in old.items():
+            signal.signal(number, before)
 
 
 def kill_group(process: Any) -> None:
