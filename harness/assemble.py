@@ -52,6 +52,7 @@ class Encoding:
         report: the tokenizer's counts.
         parameters: of the encoder.
         price: seconds of tokenising and encoding when they were done; ``spent`` by this run.
+        load: seconds this run spent on reading the encoder's weights and tokenizer, or on drawing them.
         cached: the features came from the cache.
     """
 
@@ -62,6 +63,7 @@ class Encoding:
     parameters: int
     price: float
     spent: float
+    load: float = 0.0
     cached: bool = False
 
 
@@ -131,6 +133,7 @@ def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> 
         parameters=sum(p.numel() for p in encoder.parameters()),
         price=spent,
         spent=spent,
+        load=loaded - begin,
     )
 
 
@@ -167,11 +170,15 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
     if limit == 0 and not store.whole(key):
         return None
     begin = time.perf_counter()
+    load = 0.0
 
     def compute(folder: Any) -> None:
+        nonlocal load
         progress({"phase": "encode", "message": "computing features"})
         strategy = Strategy.from_config(cell.config["strategy"])
+        start = time.perf_counter()
         encoder = load_carried(cell, strategy)
+        load = time.perf_counter() - start
         device = pick_device(cell.config["trainer"]["accelerator"])
         write_features(
             folder,
@@ -195,10 +202,10 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
             f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
         )
         return None
-    return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin)
+    return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin - load, load=load)
 
 
-def _feature_encoding(features: Features, *, hit: bool, spent: float) -> Encoding:
+def _feature_encoding(features: Features, *, hit: bool, spent: float, load: float) -> Encoding:
     return Encoding(
         encoder=features.encoder,
         windows=features.rows,
@@ -207,6 +214,7 @@ def _feature_encoding(features: Features, *, hit: bool, spent: float) -> Encodin
         parameters=features.parameters,
         price=features.seconds,
         spent=spent,
+        load=load,
         cached=hit,
     )
 

@@ -257,8 +257,9 @@ def thaw_notes(assembly: Assembly, trainer: Mapping[str, Any]) -> list[str]:
 def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
     encoding = assembly.encoding
     costs.encode_seconds, costs.encode_cached = encoding.price, encoding.cached
-    costs.total_seconds = total
-    costs.overhead_seconds = total - encoding.spent - costs.train_seconds - costs.eval_seconds
+    costs.load_seconds, costs.total_seconds = encoding.load, total
+    told = encoding.load + encoding.spent + costs.train_seconds + costs.eval_seconds
+    costs.overhead_seconds = total - told
     world = assembly.world
     # ranks share the machine's memory, while each device has its own
     costs.peak_memory_mb = sum(world.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))

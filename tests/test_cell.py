@@ -72,10 +72,12 @@ def test_record_says_what_happened(tmp_path: Path) -> None:
     assert record.trained_parameters == record.parameters > 100_000
     assert record.costs.overhead_seconds == pytest.approx(
         record.costs.total_seconds
+        - record.costs.load_seconds
         - record.costs.encode_seconds
         - record.costs.train_seconds
         - record.costs.eval_seconds
     )
+    assert record.costs.load_seconds > 0
     assert {"read", "encode", "dev", "test"} <= {e["phase"] for e in events}
     rows = read_predictions(cell.folder)
     assert len(rows) == 16
@@ -88,6 +90,7 @@ def test_frozen_counts_the_encoder_it_did_not_load(tmp_path: Path) -> None:
     over = ["encoder=demo_bert", "strategy=frozen", "task=demo_topic", *QUICK]
     first, second = (run_cell(make_cell(tmp_path, *over, f"seed={s}")) for s in (0, 1))
     assert (first.costs.encode_cached, second.costs.encode_cached) == (False, True)
+    assert (first.costs.load_seconds > 0, second.costs.load_seconds) == (True, 0)
     assert first.parameters == second.parameters > first.trained_parameters
     assert first.costs.encode_seconds == pytest.approx(second.costs.encode_seconds)
     assert first.coverage["units"] == second.coverage["units"]
