@@ -18,15 +18,10 @@ from harness.encoders.elmo_files import ElmoOptions, read_options
 from harness.encoders.elmo_weights import read_weights
 from harness.errors import HarnessError
 from harness.pretraining.base import Budget, Outcome, Recipe, Run
+from harness.pretraining.bilm import MARKERS, BiLM
 from harness.pretraining.corpus import Corpus
-from harness.pretraining.elmo import (
-    MARKERS,
-    BiLM,
-    BiLMObjective,
-    SummedNLL,
-    joined_lines,
-    packed,
-)
+from harness.pretraining.elmo import BiLMObjective, joined_lines, packed
+from harness.pretraining.summed_nll import SummedNLL
 
 torch.set_num_threads(1)
 TINY = ElmoOptions(

@@ -22,21 +22,16 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from harness.data.text import split_words
 from harness.encoders.elmo import ElmoEncoder
 from harness.encoders.elmo_characters import boundary_ids, character_ids
 from harness.encoders.elmo_files import ElmoOptions
-from harness.encoders.elmo_lstm import Packing
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
+from harness.pretraining.bilm import MARKERS, UNKNOWN, BiLM
 from harness.pretraining.corpus import Corpus, Document
 
-UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
-MARKERS = (UNKNOWN, BEGIN, END)
-"""The first classes of the softmax."""
 SOFTMAX = ("auto", "full", "adaptive")
 FULL_MOST = 12_000
 """Classes up to which ``auto`` takes the full softmax."""
@@ -44,121 +39,8 @@ LONGEST = 1_000
 """Words of a held-out document that are read at once."""
 POOL = 16
 """Batches that are sorted by length together."""
-CHUNK = 4096
-"""Places whose classes are scored at once when no gradient is wanted."""
 Line = np.ndarray
 """(words,) int64, types of a line."""
-
-
-class BiLM(nn.Module):
-    """The encoder and the softmax that both directions share.
-
-    Args:
-        encoder: with random weights.
-        classes: of the softmax, the most frequent first.
-        adaptive: an adaptive softmax.
-    """
-
-    def __init__(self, encoder: ElmoEncoder, classes: int, *, adaptive: bool) -> None:
-        super().__init__()
-        self.encoder, size = encoder, encoder.options.projection_dim
-        self.adaptive: nn.AdaptiveLogSoftmaxWithLoss | None = None
-        self.softmax: nn.Linear | None = None
-        if adaptive:
-            cutoffs = [c for c in (2_000, 10_000, 50_000) if c < classes] or [classes // 2]
-            self.adaptive = nn.AdaptiveLogSoftmaxWithLoss(size, classes, cutoffs, div_value=2.0)
-        else:
-            self.softmax = nn.Linear(size, classes)
-            nn.init.normal_(self.softmax.weight, std=1 / math.sqrt(size))
-            nn.init.zeros_(self.softmax.bias)
-
-    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Negative log-likelihoods.
-
-        Args:
-            batch: ``characters`` (U, C) of the different words, the marks last; ``words`` (B, S) which of
-                them each word is; ``classes`` (B, S); ``mask`` (B, S).
-
-        Returns:
-            (2, M) nats of each place, forward and backward, and (2, M) Bool, whether a word is predicted
-            there and not a mark.
-        """
-        states, gold, real = self.places(batch)
-        parts = zip(states.split(CHUNK), gold.flatten().split(CHUNK), strict=True)
-        return torch.cat([self._nll(s, g) for s, g in parts]).view_as(gold), real
-
-    def summed(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, int]:
-        """The sum of what :meth:`forward` gives (0-d), and M."""
-        states, gold, _ = self.places(batch)
-        if self.softmax is None:
-            return self._nll(states, gold.flatten()).sum(), gold.shape[1]
-        out: Tensor = SummedNLL.apply(states, self.softmax.weight, self.softmax.bias, gold.flatten())
-        return out, gold.shape[1]
-
-    def places(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """(2 M, P) float32 states that predict, (2, M) the classes they shall predict, and (2, M) Bool as in
-        :meth:`forward`."""
-        mask = batch["mask"]
-        packing = Packing.of(mask)
-        vectors, number = self.encoder.characters(batch["characters"])
-        tokens = torch.cat([number[batch["words"][mask]], number[-2:]])
-        *_, top = self.encoder.read(vectors[tokens[packing.source]], packing)
-        x = F.dropout(top, self.encoder.dropout, self.training)
-        shown, asked = next_places(packing)
-        marks = batch["classes"].new_tensor([MARKERS.index(BEGIN), MARKERS.index(END)])
-        gold = torch.cat([batch["classes"][mask], marks])[packing.source[:, asked]]
-        return x[:, shown].flatten(0, 1).float(), gold, packing.source[:, asked] < int(mask.sum())
-
-    def _nll(self, states: Tensor, gold: Tensor) -> Tensor:
-        """(N, P) and (N,) to (N,)."""
-        if self.adaptive is not None:
-            return -self.adaptive(states, gold).output
-        assert self.softmax is not None
-        return F.cross_entropy(self.softmax(states).float(), gold, reduction="none")
-
-
-class SummedNLL(torch.autograd.Function):
-    """sum_n (logsumexp(W s_n + b) - (W s_n + b)[gold_n]), whose gradients are made with it, some rows at a
-    time: the scores of a few hundred rows stay in the processor's cache, and none are kept for later."""
-
-    ROWS = 256
-
-    @staticmethod
-    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
-        """(N, P), (K, P), (K,), (N,) to 0-d."""
-        total = states.new_zeros(())
-        by_states, by_weight, by_bias = (torch.zeros_like(t) for t in (states, weight, bias))
-        for at in range(0, len(states), SummedNLL.ROWS):
-            here = slice(at, at + SummedNLL.ROWS)
-            s, g = states[here], gold[here, None]
-            scores = torch.addmm(bias, s, weight.t())
-            largest = scores.amax(1, keepdim=True)
-            right = scores.gather(1, g) - largest
-            odds = scores.sub_(largest).exp_()
-            mass = odds.sum(1, keepdim=True)
-            total += (mass.log() - right).sum()
-            shares = odds.div_(mass)
-            shares.scatter_add_(1, g, torch.full_like(right, -1.0))
-            by_states[here] = shares @ weight
-            by_weight.addmm_(shares.t(), s)
-            by_bias += shares.sum(0)
-        ctx.save_for_backward(by_states, by_weight, by_bias)
-        return total
-
-    @staticmethod
-    @torch.amp.custom_bwd(device_type="cuda")
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        by_states, by_weight, by_bias = ctx.saved_tensors
-        return grad * by_states, grad * by_weight, grad * by_bias, None
-
-
-def next_places(packing: Packing) -> tuple[Tensor, Tensor]:
-    """(M,) places of a direction whose state predicts, and (M,) the places of what follows each of them."""
-    sizes = torch.tensor(packing.sizes, device=packing.source.device)
-    asked = torch.arange(packing.sizes[0], int(sizes.sum()), device=sizes.device)
-    # rows lie longest first, so the same row lies one step's rows before
-    return asked - sizes[:-1].repeat_interleave(sizes[1:]), asked
 
 
 class BiLMObjective(Objective):
