@@ -72,6 +72,7 @@ def check_data(cells: Sequence[Cell]) -> None:
         HarnessError: data that cannot be read or trained on; no cell has been run.
     """
     seen: set[str] = set()
+    said: set[str] = set()
     for cell in cells:
         trainer = cell.config.get("trainer") or {}
         parts = [cell.config["task"], cell.config.get("limit"), trainer.get("select"), cell.files.get("task")]
@@ -83,8 +84,10 @@ def check_data(cells: Sequence[Cell]) -> None:
             task, splits = resolve.read_data(cell)
         except HarnessError as e:
             raise HarnessError(f"{e}\n(found before anything was run; cell {cell.title})") from e
-        for note in splits.notes:
-            complain(f"{task.name}: {note}")
+        for note in (f"{task.name}: {note}" for note in splits.notes):
+            if note not in said:  # sizes and other options read the same files again
+                complain(note)
+            said.add(note)
 
 
 def complain(text: str) -> None:

@@ -189,6 +189,8 @@ def variant(
             out[key.partition("@")[2]] = value
         elif group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
             out[key] = _dig(resolved, key, value)
+    if out.get("task.train_size", 0) is None:  # all of it is what everyone has
+        del out["task.train_size"]
     return dict(sorted(out.items()))
 
 

@@ -79,6 +79,16 @@ def _tags(key: str, value: Any) -> list[str]:
     return [str(v) for v in value]
 
 
+def train_size(key: str, value: Any) -> int | None:
+    """How many training examples are used; ``all`` is null."""
+    if value is None or value == "all":
+        return None
+    try:
+        return int(_count(key, value))
+    except HarnessError as e:
+        raise HarnessError(f"{e}, or all") from None
+
+
 def layers(key: str, value: Any) -> str | list[int]:
     """``top``, ``mix``, or the numbers of the layers to mix, 0 the embeddings; ``auto`` = the recipe's."""
     if value in (None, "top", "mix", "auto"):
@@ -157,7 +167,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
 
 
 FIELDS: dict[str, dict[str, Check]] = {
-    "task": {"name": optional(text)},
+    "task": {"name": optional(text), "train_size": train_size},
     "strategy": {"name": optional(text)},
     "encoder": {
         "name": optional(text),

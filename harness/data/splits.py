@@ -1,7 +1,7 @@
 """Cutting a split that a data set does not bring, and taking a part of one.
 
-Both order the examples by a hash of seed and position, so the choice depends on nothing else: not on the
-machine, not on a library's version of a random generator, and a larger limit always contains a smaller one.
+All order the examples by a hash of seed and position, so the choice depends on nothing else: not on the
+machine, not on a library's version of a random generator, and a larger part always contains a smaller one.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def complete(
     seed: int,
     notes: list[str],
     stratify: Key[T] | None = None,
+    train_size: int | None = None,
 ) -> dict[str, list[T]]:
-    """All three splits: what the data lack is cut from train, test first.
+    """All three splits: what the data lack is cut from train, test first; then train alone is made smaller.
 
     Args:
         read: by role, train at least.
@@ -88,7 +89,8 @@ def complete(
         fractions: of train, by role.
         seed: of the cut.
         notes: gets a sentence about each split that was cut.
-        stratify: the class of an example, when the cut is to keep their shares.
+        stratify: the class of an example, when cuts and the smaller train are to keep their shares.
+        train_size: examples that stay in train, see :func:`smaller`; all when None.
     """
     out = {role: list(read.get(role, ())) for role in ("train", "dev", "test")}
     for role in ("test", "dev"):
@@ -101,7 +103,51 @@ def complete(
         notes += [f"{role}: {note}" for note in done.notes]
     if no_dev and not out["dev"]:
         notes.append("dev: none, as asked")
+    out["train"] = smaller(out["train"], train_size, seed, notes=notes, stratify=stratify)
     return out
+
+
+def smaller(
+    train: Sequence[T], size: int | None, seed: int, *, notes: list[str], stratify: Key[T] | None = None
+) -> list[T]:
+    """``size`` examples of ``train`` in the order of the data, all when None; a larger size contains all
+    smaller ones.
+
+    Args:
+        train: what training has once dev and test are cut.
+        size: how many stay.
+        seed: of the choice; it is the same for all seeds of a cell.
+        notes: gets a sentence when examples are left out.
+        stratify: class of an example. Every class is in as soon as there are as many examples as classes;
+            beyond that the classes keep their shares to one example each.
+
+    Raises:
+        HarnessError: ``size`` is less than one, or more than there are.
+    """
+    if size is None:
+        return list(train)
+    if not 1 <= size <= len(train):
+        raise HarnessError(
+            f"task.train_size={size}: the training split has {len(train)} examples; give a number from 1 to "
+            f"{len(train)}, or all"
+        )
+    order = _order(len(train), f"train_size/{seed}")
+    if stratify is not None:
+        order = _interleaved(order, [stratify(e) for e in train])
+    how = f"seed {seed}{', stratified' if stratify else ''}"
+    notes.append(f"train: {size} of {len(train)} examples, as asked ({how}; the same for every cell's seed)")
+    return [train[i] for i in sorted(order[:size])]
+
+
+def _interleaved(order: Sequence[int], classes: Sequence[Hashable]) -> list[int]:
+    """``order`` such that any beginning of it holds the classes by their shares: the k-th of the n examples
+    of a class comes at k / n of the way, the first of each class at the very start."""
+    total, met = Counter(classes), Counter[Hashable]()
+    place = {}
+    for rank, i in enumerate(order):
+        place[i] = (met[classes[i]] / total[classes[i]], rank)
+        met[classes[i]] += 1
+    return sorted(order, key=place.__getitem__)
 
 
 def limit(examples: Sequence[T], most: int | None, seed: int = 0) -> list[T]:
@@ -119,7 +165,7 @@ def limit(examples: Sequence[T], most: int | None, seed: int = 0) -> list[T]:
     return [examples[i] for i in sorted(_order(len(examples), seed)[:most])]
 
 
-def _order(n: int, seed: int) -> list[int]:
+def _order(n: int, seed: int | str) -> list[int]:
     return sorted(range(n), key=lambda i: hashlib.blake2b(f"{seed}/{i}".encode(), digest_size=8).digest())
 
 

@@ -68,6 +68,7 @@ class TextClassification:
         metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
         class_weights: ``balanced`` weighs class k by n / (K n_k) in the loss; null = all alike.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
         format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
         allow_empty: keep rows whose text is empty.
     """
@@ -104,6 +105,7 @@ class TextClassification:
         dev_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 13,
+        train_size: int | None = None,
         format: str | None = None,
         encoding: str = "auto",
         quoting: bool | None = None,
@@ -126,7 +128,7 @@ class TextClassification:
         self.weights: list[float] | None = None
         self._declared = None if labels is None else [str(c) for c in labels]
         self._fractions = {"dev": dev_fraction, "test": test_fraction}
-        self._seed = split_seed
+        self._seed, self._train_size = split_seed, train_size
         self._no_dev = is_none(dev)
         where = Columns(text, text_b, label, id, tags, target_columns(target, texts=self.n_texts))
         self._target = bool(where.target)
@@ -141,7 +143,8 @@ class TextClassification:
         )
 
     def splits(self, *, limit: int | None = None) -> Splits:
-        """Read all data and fit the classes on all of train; a limit then takes a seeded sample a split."""
+        """Read all data and fit the classes on train as far as it is used; a limit then takes a seeded sample
+        a split."""
         notes: list[str] = []
         rows = complete(
             self._reader.rows(notes),
@@ -150,6 +153,7 @@ class TextClassification:
             seed=self._seed,
             notes=notes,
             stratify=lambda row: row.label,
+            train_size=self._train_size,
         )
         report = self._fit(rows, notes)
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))

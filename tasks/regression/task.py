@@ -36,6 +36,7 @@ class TextRegression:
         label: column of the number; null = guessed.
         metric: ``pearson``, ``spearman`` or ``mse``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
         format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
         allow_empty: keep rows whose text is empty.
 
@@ -68,6 +69,7 @@ class TextRegression:
         dev_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 13,
+        train_size: int | None = None,
         format: str | None = None,
         encoding: str = "auto",
         quoting: bool | None = None,
@@ -83,6 +85,7 @@ class TextRegression:
         self._scale: tuple[float, float] | None = None
         self._fractions = {"dev": dev_fraction, "test": test_fraction}
         self._seed, self._no_dev = split_seed, is_none(dev)
+        self._train_size = train_size
         where = Columns(text, text_b, label, id, tags)
         self._reader = Reader(
             where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
@@ -94,7 +97,8 @@ class TextRegression:
         )
 
     def splits(self, *, limit: int | None = None) -> Splits:
-        """Read all data and the scale of all of train; a limit then takes a seeded sample a split.
+        """Read all data and the scale of train as far as it is used; a limit then takes a seeded sample a
+        split.
 
         Raises:
             HarnessError: data that cannot be read, a gold value that is no finite number, or a train split
@@ -107,6 +111,7 @@ class TextRegression:
             fractions=self._fractions,
             seed=self._seed,
             notes=notes,
+            train_size=self._train_size,
         )
         read = {role: [_number(row) for row in part] for role, part in rows.items()}
         values = np.array(read["train"])

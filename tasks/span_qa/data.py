@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.data.files import ROLES, by_role, is_none, locate
 from harness.data.hub_data import load_hub
-from harness.data.splits import Cut, cut, limit
+from harness.data.splits import Cut, cut, limit, smaller
 from harness.data.text import Text
 from harness.errors import HarnessError
 from harness.task import Splits
@@ -39,6 +39,7 @@ class Source:
     hub: str | Mapping[str, Any] | None = None
     dev_fraction: float = 0.1
     test_fraction: float = 0.2
+    train_size: int | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Source:
@@ -78,7 +79,7 @@ def read_splits(source: Source, *, most: int | None = None) -> tuple[Splits, boo
         most: questions a split.
 
     Returns:
-        The splits, and whether the data set has questions without an answer (told before the limit).
+        The splits, and whether the data set has questions without an answer (told before any are left out).
 
     Raises:
         HarnessError: see :mod:`tasks.span_qa.reader`.
@@ -86,6 +87,7 @@ def read_splits(source: Source, *, most: int | None = None) -> tuple[Splits, boo
     notes: list[str] = []
     questions = _arrange(_read(source, notes), source, notes)
     unanswerable = any(q.impossible for qs in questions.values() for q in qs)
+    questions["train"] = smaller(questions["train"], source.train_size, SEED, notes=notes)
     texts: dict[str, Text] = {}
     repaired: Counter[str] = Counter()
     examples = {role: build(limit(questions[role], most), repaired, texts=texts) for role in ROLES}

@@ -43,6 +43,7 @@ class SpanQA:
         files: names to look for in the folder, by split.
         hub: id of a hub data set, or ``{id, config, revision, splits}``; used when no local file is given.
         dev_fraction, test_fraction: of the questions, when the split has to be cut.
+        train_size: training questions that are used, see :func:`harness.data.splits.smaller`; null = all.
 
     Raises:
         HarnessError: a value outside its range.
@@ -72,6 +73,7 @@ class SpanQA:
         hub: str | Mapping[str, Any] | None = None,
         dev_fraction: float = 0.1,
         test_fraction: float = 0.2,
+        train_size: int | None = None,
     ) -> None:
         for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit, UNITS)):
             if value not in valid:
@@ -90,6 +92,7 @@ class SpanQA:
             hub=hub,
             dev_fraction=dev_fraction,
             test_fraction=test_fraction,
+            train_size=train_size,
         )
         self._unanswerable: bool | None = None
 

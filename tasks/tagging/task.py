@@ -76,6 +76,7 @@ class Tagging:
             :mod:`tasks.tagging.characters`. Gold and predictions are then labels of characters.
         word_pooling: how the units of a word become its state, ``first`` or ``mean``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
+        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
 
     Raises:
         HarnessError: a value outside its range.
@@ -114,6 +115,7 @@ class Tagging:
         dev_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 13,
+        train_size: int | None = None,
     ) -> None:
         if word_pooling not in POOLINGS:
             raise HarnessError(f"task.word_pooling={word_pooling}: is one of {', '.join(POOLINGS)}")
@@ -140,11 +142,12 @@ class Tagging:
             label_names=label_names,
         )
         self._no_dev, self._split_seed = is_none(dev), split_seed
+        self._train_size = train_size
         self._fractions = {"dev": dev_fraction, "test": test_fraction}
 
     def splits(self, *, limit: int | None = None) -> Splits:
-        """Read all data, recognise the scheme over all of it, fit the labels on all of train; a limit then
-        takes a seeded sample a split.
+        """Read all data, recognise the scheme over all of it, fit the labels on train as far as it is
+        used; a limit then takes a seeded sample a split.
 
         Raises:
             HarnessError: names the file, line and value that cannot be read.
@@ -161,6 +164,7 @@ class Tagging:
             fractions=self._fractions,
             seed=self._split_seed,
             notes=sink.notes,
+            train_size=self._train_size,
         )
         found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
         self.scheme = found.scheme
