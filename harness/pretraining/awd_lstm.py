@@ -71,6 +71,7 @@ class WordLM(Objective):
         self.backwards, self.batch_rows, self.bptt = backwards, batch_rows, bptt
         self.max_vocabulary, self.min_frequency = max_vocabulary, min_frequency
         self.alpha, self.beta = alpha, beta
+        self.begin, self.unknown = MARKERS.index(BOS), MARKERS.index(UNKNOWN)
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
@@ -90,7 +91,7 @@ class WordLM(Objective):
 
     def _numbered(self, tokens: Sequence[str], words: np.ndarray) -> Pieces:
         """In the order in which the model reads, without ``xxbos``."""
-        ids = np.array([self._rows.get(t, 0) for t in tokens], dtype=np.int64)
+        ids = np.array([self._rows.get(t, self.unknown) for t in tokens], dtype=np.int64)
         return Pieces(ids[::-1].copy(), words[::-1].copy()) if self.backwards else Pieces(ids, words)
 
     def build(self) -> AwdLstmLM:
@@ -99,7 +100,7 @@ class WordLM(Objective):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, epoch])
-        stop = Pieces(np.array([MARKERS.index(BOS)]), np.array([0]))
+        stop = Pieces(np.array([self.begin]), np.array([0]))
         order = rng.permutation(len(self.train))
         stream = Pieces.join([stop, *(part for i in order for part in (self.train[i], stop))])
         length = (len(stream) - 1) // self.batch_rows
@@ -118,7 +119,7 @@ class WordLM(Objective):
                     "input_ids": torch.from_numpy(inputs[:, here].copy()),
                     "labels": torch.from_numpy(gold.copy()),
                 },
-                tokens=int((gold != MARKERS.index(BOS)).sum()),
+                tokens=int((gold != self.begin).sum()),
                 words=int(words[:, here].sum()),
                 fresh=at == 0,
                 rate=size / self.bptt,
@@ -146,7 +147,7 @@ class WordLM(Objective):
         nll, predicted = 0.0, 0
         for at in range(0, len(documents), self.batch_rows):
             rows = documents[at : at + self.batch_rows]
-            shown = padded([np.concatenate([[MARKERS.index(BOS)], ids[:-1]]) for ids in rows], 0)
+            shown = padded([np.concatenate([[self.begin], ids[:-1]]) for ids in rows], 0)
             gold = padded(rows, NO_LOSS)
             hidden = None
             for start in range(0, gold.shape[1], CHUNK):
@@ -157,7 +158,7 @@ class WordLM(Objective):
                 logits = out.logits.float().flatten(0, 1)
                 nll += float(F.cross_entropy(logits, labels.flatten(), ignore_index=NO_LOSS, reduction="sum"))
                 predicted += int((labels != NO_LOSS).sum())
-        unknown = sum(int((d.ids == 0).sum()) for d in self.test)
+        unknown = sum(int((d.ids == self.unknown).sum()) for d in self.test)
         words = sum(int(d.words.sum()) for d in self.test)
         return HeldOut(nll, predicted, words=words, unknown=unknown / max(1, predicted))
 

@@ -217,7 +217,8 @@ class Loss:
 class Recipe:
     """How it is trained: AdamW (biases and norms without decay) or Adam, gradient clipped, a rate that rises
     linearly over ``warmup`` (a share of the budget) and then falls as ``schedule`` (``linear``, ``cosine``,
-    ``constant``) says. ``epochs`` counts when no budget is given."""
+    ``constant``) says; or, ``slanted``, both as Howard & Ruder 2018 have it (equation 3), from a
+    :data:`SLANT`-th up and down to it again. ``epochs`` counts when no budget is given."""
 
     lr: float
     weight_decay: float = 0.01
@@ -230,6 +231,8 @@ class Recipe:
 
     def factor(self, used: float) -> float:
         """Factor of the rate when the share ``used`` of the budget is used up; never 0 at the start."""
+        if self.schedule == "slanted":
+            return _slanted(min(1.0, used), top=max(1e-9, self.warmup))
         if used < self.warmup:
             return max(used / self.warmup, 1e-3)
         left = (1 - used) / max(1e-9, 1 - self.warmup)
@@ -240,6 +243,15 @@ class Recipe:
         if self.schedule == "constant":
             return 1.0
         raise HarnessError(f"encoder.schedule={self.schedule}: linear, cosine or constant is wanted")
+
+
+SLANT = 32
+"""How many times smaller the slanted triangle's lowest rate is than its highest (Howard & Ruder 2018)."""
+
+
+def _slanted(used: float, *, top: float) -> float:
+    height = used / top if used < top else (1 - used) / max(1e-9, 1 - top)
+    return (1 + height * (SLANT - 1)) / SLANT
 
 
 class Objective(ABC):
@@ -253,10 +265,12 @@ class Objective(ABC):
     Attributes:
         family: see :class:`Pretrainer`.
         recipe: rates, see :class:`Recipe`.
+        rate_key: where the rate was set, for messages.
     """
 
     family: str
     recipe: Recipe
+    rate_key: str = "encoder.lr"
 
     @abstractmethod
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
@@ -296,6 +310,10 @@ class Objective(ABC):
     @abstractmethod
     def vocabulary_size(self) -> int:
         """Rows of the table."""
+
+    def speeds(self, model: Any) -> list[tuple[list[nn.Parameter], float]]:
+        """All parameters in groups, each with a factor of the rate; by default one group."""
+        return [(list(model.parameters()), 1.0)]
 
     def encoder_parameters(self, model: Any) -> int:
         """Parameters that the saved encoder has; by default all."""

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class PretrainModule(pl.LightningModule):
         optimizer: Any = self.optimizers()
         rate = self.objective.recipe.lr * self.objective.recipe.factor(self.used) * batch.rate
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         optimizer.zero_grad(set_to_none=True)
         loss = self.objective.loss(self.model, batch, None if batch.fresh else self.carry)
         self._refuse_infinite(loss)
@@ -117,11 +117,14 @@ class PretrainModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         recipe = self.objective.recipe
-        parameters = list(self.model.parameters())
-        groups = [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
+        groups = []
+        for its, factor in self.objective.speeds(self.model):
+            moving = [p for p in its if p.requires_grad]
+            matrices, rest = [p for p in moving if p.ndim > 1], [p for p in moving if p.ndim <= 1]
+            groups += [
+                {"params": matrices, "weight_decay": recipe.weight_decay, "factor": factor},
+                {"params": rest, "weight_decay": 0.0, "factor": factor},
+            ]
         return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -141,7 +144,7 @@ class PretrainModule(pl.LightningModule):
     def _refuse_infinite(self, loss: Loss) -> None:
         if not math.isfinite(loss.nll):
             raise HarnessError(
-                f"diverged: the loss is {loss.nll} at step {self.seen.steps}; lower encoder.lr"
+                f"diverged: the loss is {loss.nll} at step {self.seen.steps}; lower {self.objective.rate_key}"
             )
 
     def _tell(self, loss: Loss, rate: float, now: float) -> None:
@@ -184,7 +187,7 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     model = objective.build()
     budget = run.budget.or_epochs(objective.recipe.epochs)
     module = PretrainModule(objective, model, run, budget)
-    _fit(module, Stream(objective, module, run.seed), run)
+    fit(module, Stream(objective, module, run.seed), run)
     model.eval()
     with torch.no_grad():
         held = objective.held_out(model) if run.corpus.held_out else None
@@ -201,18 +204,19 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     )
 
 
-def _fit(module: PretrainModule, stream: Stream, run: Run) -> None:
+def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence[pl.Callback] = ()) -> None:
+    """Train until the budget is used up, from the last good checkpoint in ``run.work``."""
     checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
     last = checkpoints.newest(say=run.say)
     if last is not None:
         run.say(f"continues from {last.name}")
     trainer = pl.Trainer(
         accelerator=run.trainer.get("accelerator", "auto"),
-        devices=1,
+        devices=run.trainer.get("devices", 1),
         precision=run.trainer.get("precision", "32-true"),
         max_epochs=-1,
         logger=_logger(run, resumed=last is not None),
-        callbacks=[checkpoints],
+        callbacks=[checkpoints, *callbacks],
         default_root_dir=str(run.work),
         enable_checkpointing=False,
         enable_progress_bar=False,
