@@ -266,6 +266,47 @@ def test_a_row_that_pools_more_than_seeds_says_so() -> None:
     assert "± over variants" in make_board([record(), other], group_by=["encoder"]).tables[0].notes[0]
 
 
+def sized() -> list[Record]:
+    """Two encoders on 30, 100 and all 500 examples; one never came to an end."""
+    levels = [("a", 30, 0.2), ("a", 100, 0.4), ("a", 500, 0.8), ("b", 30, 0.1), ("b", 500, 0.9)]
+    out = [
+        record(score, encoder=encoder, cell=f"{encoder}{n}", seed=seed, n_train=n, data="d",
+               variant={} if n == 500 else {"task.train_size": n})
+        for encoder, n, score in levels
+        for seed in (0, 1)
+    ]  # fmt: skip
+    lost = record(status="failed", encoder="b", cell="b100", variant={"task.train_size": 100}, reason="no")
+    return [*out, lost]
+
+
+@pytest.mark.parametrize("fields", [["encoder"], ["strategy"], ["metric"]])
+def test_no_row_is_a_mean_over_sizes_of_the_training_set(fields: list[str]) -> None:
+    (table,) = make_board(sized(), group_by=fields).tables
+    for row in table.rows:
+        assert len({r.n_train for r in row.complete}) <= 1
+        assert row.labels["n_train"] in ("30", "100", "500")
+    lost = next(row for row in table.rows if row.failed)
+    assert lost.labels["n_train"] == "100"
+    for names in (["encoder", "n_train"], ["encoder", "task.train_size"]):
+        (named,) = make_board(sized(), group_by=names).tables
+        assert all(list(row.labels) == names for row in named.rows)
+
+
+def test_a_size_is_no_variant_to_choose_on_dev() -> None:
+    (table,) = make_board(sized(), select=True).tables
+    assert [row.name for row in table.rows if row.mean is not None] == [
+        "b/full", "a/full", "a/full task.train_size=100", "a/full task.train_size=30",
+        "b/full task.train_size=30",
+    ]  # fmt: skip
+    assert all(row.tried == 1 for row in table.rows)
+
+
+def test_rows_that_differ_in_their_size_alone_are_told_apart_by_it() -> None:
+    """The size comes from a configuration file, so no variant names it."""
+    found = make_board([record(0.5, cell=f"c{n}", n_train=n) for n in (30, 500)]).tables[0].rows
+    assert [row.labels["variant"] for row in found] == ["n_train=30", "n_train=500"]
+
+
 LONG = {
     "a": {"text": "words " * 40, "list": ["x: y", "z"], "deep": {"b": {"c": 1e-5}}, "none": None},
     "text": {"b": "'a: \n  deep:\n"},

@@ -242,8 +242,23 @@ def test_curves_over_the_training_set(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [(p["line"], p["n_train"]) for p in found] == [
         ("e/full optimizer.lr=0.1", 100), ("e/full optimizer.lr=0.1", 1000),
     ]  # fmt: skip
+    grouped = board(tmp_path, capsys, "--curve", "--group-by", "encoder")["curves"]
+    assert [(p["line"], p["n_train"], p["mean"]) for p in grouped] == [
+        ("encoder=e", p["n_train"], p["mean"]) for p in found
+    ]
     with pytest.raises(HarnessError, match=r"task\.train_size"):
-        main([str(tmp_path), "--curve", "--group-by", "encoder"])
+        main([str(tmp_path), "--curve", "--group-by", "n_train", "cell"])
+
+
+def test_a_curve_needs_no_size_in_the_variant_and_has_one_point_a_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A size can come from a configuration file, and one that is the whole split's is what `all` gives."""
+    seeds(tmp_path, 0.5, cell="c100", n_train=100)
+    seeds(tmp_path, 0.8, cell="c1000", n_train=1000)
+    seeds(tmp_path, 0.8, cell="cmost", n_train=1000, variant={"task.train_size": 1000})
+    found = board(tmp_path, capsys, "--curve")["curves"]
+    assert [(p["line"], p["n_train"]) for p in found] == [("e/full", 100), ("e/full", 1000)]
 
 
 def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

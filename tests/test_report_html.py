@@ -186,6 +186,20 @@ def test_the_heat_map_never_chooses_by_test(tmp_path: Path) -> None:
     assert shown["a"][1] == 2
 
 
+def test_the_heat_map_shows_the_largest_training_set_alone(tmp_path: Path) -> None:
+    for n, level in ((30, 0.9), (500, 0.5)):
+        for encoder in "ab":
+            variant = {"task.train_size": n} if n == 30 else {}
+            given: dict[str, Any] = {"cell": f"{encoder}{n}", "encoder": encoder, "variant": variant}
+            labels(tmp_path / "r", level, n_train=n, **given)
+    table = report(tmp_path / "r", tmp_path)["tables"][0]
+    assert table["heat"]["size"] == 500
+    assert {table["rows"][row]["cell"] for *_, row, _ in table["heat"]["cells"]} == {"a500", "b500"}
+    assert {(p["line"], p["n_train"]) for p in table["curves"]} == {
+        (f"{encoder}/full", n) for encoder in "ab" for n in (30, 500)
+    }
+
+
 def test_settings_that_all_rows_share_are_told_once(tmp_path: Path) -> None:
     for encoder, lr in (("a", 1), ("b", 2)):
         labels(tmp_path / "r", 0.5, encoder=encoder, variant={"trainer.epochs": 3, "optimizer.lr": lr})

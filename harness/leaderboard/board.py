@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
+from harness.leaderboard.choice import select_on_dev
 from harness.leaderboard.configs import Configs
 from harness.leaderboard.parts import split
 from harness.leaderboard.rows import (
@@ -18,7 +19,6 @@ from harness.leaderboard.rows import (
     data_sets,
     headline,
     pooled,
-    select_on_dev,
 )
 from harness.record import RECORD, Record, iter_records, read_record
 

@@ -11,10 +11,10 @@ import numpy as np
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.board import Board, Table
 from harness.leaderboard.rows import Row, variant_text
+from harness.leaderboard.sizes import NAMES, TRAIN_SIZE
 from harness.leaderboard.statistics import Comparison, Samples, compare
 from harness.leaderboard.views import View
 
-TRAIN_SIZE = "task.train_size"
 SMALL_SLICE = 2
 
 
@@ -137,39 +137,43 @@ def _row_slices(row: Row, samples: Samples) -> list[dict[str, Any]] | str:
 
 
 def curves(board: Board) -> list[View]:
-    """Scores over the size of the training set: rows that differ in ``task.train_size`` alone, joined.
+    """Scores over the number of training examples: rows that differ in ``task.train_size`` alone, joined.
 
     Only lines with at least two sizes are kept.
+
+    Raises:
+        HarnessError: there are none.
     """
-    out = []
+    views = []
     for table in board.tables:
-        lines: dict[str, list[dict[str, Any]]] = {}
+        lines: dict[str, dict[int, dict[str, Any]]] = {}
         for row in table.rows:
-            first = row.records[0]
-            rest = {k: v for k, v in first.variant.items() if k != TRAIN_SIZE}
-            line = f"{first.encoder}/{first.strategy} {variant_text(rest)}".strip()
             sizes = {r.n_train for r in row.complete}
             if row.mean is not None and len(sizes) == 1:
+                line, size = _line(row), sizes.pop()
                 low, high = row.ci or (None, None)
-                lines.setdefault(line, []).append(
-                    {"task": table.task, "line": line, "metric": table.metric, "n_train": sizes.pop(),
-                     "mean": row.mean, "ci_low": low, "ci_high": high, "n": len(row.scores)}
-                )  # fmt: skip
-        kept = [
-            sorted(points, key=lambda p: p["n_train"])
-            for _, points in sorted(lines.items())
-            if len({p["n_train"] for p in points}) > 1
-        ]
+                # a size that is the whole split's gives what `all` gives
+                lines.setdefault(line, {}).setdefault(size, {
+                    "task": table.task, "line": line, "metric": table.metric, "n_train": size,
+                    "mean": row.mean, "ci_low": low, "ci_high": high, "n": len(row.scores),
+                })  # fmt: skip
+        kept = [points[n] for _, points in sorted(lines.items()) if len(points) > 1 for n in sorted(points)]
         if kept:
-            out.append(
-                View(
-                    "curves",
-                    f"{table.title}: over the training set's size",
-                    [point for line in kept for point in line],
-                )
-            )
-    if not out:
+            views.append(View("curves", f"{table.title}: over the training set's size", kept, [SAME_PART]))
+    if not views:
         raise HarnessError(
-            "--curve: no two rows differ in the training set's size alone; sweep task.train_size=100,1000"
+            "--curve: no two rows differ in the training set's size alone; sweep task.train_size=100,1000,all"
         )
-    return out
+    return views
+
+
+SAME_PART = "each size is one choice of examples, the same for all seeds: its luck is not in the intervals"
+
+
+def _line(row: Row) -> str:
+    """What a row has in common with those of other sizes."""
+    first = row.records[0]
+    if "variant" not in row.labels:
+        return " ".join(f"{k}={v}" for k, v in row.labels.items() if k not in NAMES) or "all"
+    rest = {k: v for k, v in first.variant.items() if k != TRAIN_SIZE}
+    return f"{first.encoder}/{first.strategy} {variant_text(rest)}".strip()

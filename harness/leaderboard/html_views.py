@@ -10,6 +10,7 @@ import numpy as np
 from harness.leaderboard.board import Board, Table
 from harness.leaderboard.facts import slices
 from harness.leaderboard.rows import Row
+from harness.leaderboard.sizes import sizes_of
 from harness.leaderboard.statistics import Samples
 
 SLICED = 6
@@ -17,23 +18,28 @@ SLICED = 6
 
 
 def heat_map(table: Table) -> dict[str, Any] | None:
-    """Encoders by strategies; of several variants the one that is best on dev, since test never chooses.
+    """Encoders by strategies; of several variants the one that is best on dev, since test never chooses. Of
+    several sizes of the training set the largest alone: what learnt from less is no variant to choose from.
 
     Returns:
-        ``encoders``, ``strategies`` and ``cells`` [encoder, strategy, row or None, variants]; None where the
-        rows are no encoders and strategies, or all of one of both.
+        ``encoders``, ``strategies`` and ``cells`` [encoder, strategy, row or None, variants], ``size`` where
+        there are several; None where the rows are no encoders and strategies, or all of one of both.
     """
     cells: dict[tuple[str, str], list[int]] = {}
+    sizes = sizes_of(r for row in table.rows for r in row.records)
+    largest = max(sizes.values(), default=0)
     for i, row in enumerate(table.rows):
         if "encoder" not in row.labels or "strategy" not in row.labels:
             return None
-        cells.setdefault((row.labels["encoder"], row.labels["strategy"]), []).append(i)
+        if sizes[table.task, row.records[0].cell] == largest:
+            cells.setdefault((row.labels["encoder"], row.labels["strategy"]), []).append(i)
     encoders, strategies = (sorted({key[i] for key in cells}) for i in (0, 1))
     if len(cells) < 2:
         return None
     return {
         "encoders": encoders,
         "strategies": strategies,
+        "size": largest if len(set(sizes.values())) > 1 else None,
         "cells": [
             [encoders.index(e), strategies.index(s), _by_dev(table, members), len(members)]
             for (e, s), members in cells.items()

@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.configs import UNSET, Configs
+from harness.leaderboard.sizes import NAMES, sizes_of
 from harness.record import Costs, Record
 
 RECORD_FIELDS = tuple(f.name for f in fields(Record) if f.name not in ("variant", "costs"))
@@ -168,14 +169,21 @@ def by_variant(records: Iterable[Record]) -> list[Row]:
 def by_fields(
     records: Sequence[Record], names: Sequence[str], *, configs: Configs | None = None
 ) -> list[Row]:
-    """One row a task and combination of values of ``names``: fields of the record, or resolved settings."""
-    configs = configs or Configs()
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    """One row a task and combination of values of ``names``: fields of the record, or resolved settings.
+    Where such a row would pool training sets of different sizes, there is one for each, named ``n_train``."""
+    configs, sizes = configs or Configs(), sizes_of(records)
+    groups: dict[tuple[str, ...], dict[int, list[Record]]] = {}
     for r in records:
-        groups.setdefault((r.task, *(_field(r, name, configs) for name in names)), []).append(r)
+        key = (r.task, *(_field(r, name, configs) for name in names))
+        groups.setdefault(key, {}).setdefault(sizes[r.task, r.cell], []).append(r)
+    several = {key[0] for key, by_size in groups.items() if len(by_size) > 1}
     rows = []
-    for (task, *values), members in groups.items():
-        rows += _by_metric(task, dict(zip(names, values, strict=True)), members)
+    for (task, *values), by_size in groups.items():
+        for size, members in by_size.items():
+            labels = dict(zip(names, values, strict=True))
+            if task in several and not set(NAMES) & set(names):
+                labels["n_train"] = str(size)
+            rows += _by_metric(task, labels, members)
     return rows
 
 
@@ -249,7 +257,8 @@ def _is(record: Record, metric: tuple[str, bool]) -> bool:
 
 
 def _tell_apart(rows: list[Row]) -> None:
-    """Name the data where a task has several, and the cell where two rows would still read the same."""
+    """Name the data where a task has several; where two rows would still read the same, the size of their
+    training sets or else the cell."""
     sets = data_sets(row.records[0] for row in rows)
     for row in rows:
         first = row.records[0]
@@ -259,8 +268,12 @@ def _tell_apart(rows: list[Row]) -> None:
     for row in rows:
         seen.setdefault((row.task, row.metric, *row.labels.values()), []).append(row)
     for alike in seen.values():
+        sizes = sizes_of(r for row in alike for r in row.records)
         for row in alike if len(alike) > 1 else ():
-            row.labels["variant"] = f"{row.labels['variant']} cell={row.records[0].cell[:8]}".strip()
+            first = row.records[0]
+            told = len(set(sizes.values())) == len(alike)
+            name = f"n_train={sizes[first.task, first.cell]}" if told else f"cell={first.cell[:8]}"
+            row.labels["variant"] = f"{row.labels['variant']} {name}".strip()
 
 
 def data_sets(records: Iterable[Record]) -> dict[str, set[str]]:
@@ -269,30 +282,3 @@ def data_sets(records: Iterable[Record]) -> dict[str, set[str]]:
     for r in records:
         out.setdefault(r.task, set()).update([r.data] if r.data else [])
     return out
-
-
-def select_on_dev(rows: Sequence[Row]) -> list[Row]:
-    """Of the variants of one task, encoder and strategy the one with the best mean dev score.
-
-    Test scores play no part, and variants run on different data are not chosen from. Where no variant has a
-    dev score, all stay, with a note.
-    """
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        key = (row.task, row.metric, row.labels["encoder"], row.labels["strategy"], row.records[0].data)
-        groups.setdefault(key, []).append(row)
-    return [row for group in groups.values() for row in _chosen(group)]
-
-
-def _chosen(group: list[Row]) -> list[Row]:
-    with_dev = [row for row in group if row.dev is not None]
-    if with_dev:
-        sign = -1.0 if with_dev[0].maximize else 1.0
-        best = min(with_dev, key=lambda row: (sign * (row.dev or 0.0), *row.labels.values()))
-        best.tried = len(group)
-        return [best]
-    for row in group:
-        row.tried = len(group)
-        if len(group) > 1 and row.complete:
-            row.notes.append("no dev score to choose by")
-    return group
