@@ -17,6 +17,14 @@ TINY = {
     "ulmfit": ["encoder.embedding=12", "encoder.hidden=20", "encoder.layers=2", "encoder.batch_rows=4",
                "encoder.bptt=12", "encoder.min_frequency=1"],
 }  # fmt: skip
+ALL = TINY | {
+    "elmo": ["encoder.cells=7", "encoder.projection=5", "encoder.characters=3",
+             "encoder.filters=[[1,3],[2,4]]", "encoder.row_words=12", "encoder.batch_words=40"],
+    "word2vec": ["encoder.dim=6"],
+    "fasttext": ["encoder.dim=6", "encoder.buckets=50"],
+    "glove": ["encoder.dim=6", "encoder.batch=32"],
+}  # fmt: skip
+"""Every family; :data:`TINY` has those over units in rows."""
 
 
 def documents(count: int = 25) -> list[list[str]]:
@@ -34,8 +42,13 @@ def write(folder: Path) -> Path:
     return path
 
 
+def arguments(family: str, *more: str, corpus: Path, output: Path) -> list[str]:
+    """Of ``harness pretrain`` for a tiny run of 20 steps."""
+    trainer = ["trainer.accelerator=cpu", "trainer.logger=none", "trainer.threads=1"]
+    given = [f"encoder={family}", *ALL[family], "budget.steps=20", *trainer, *more]
+    return [*given, f"corpus={corpus}", f"output={output}"]
+
+
 def config(family: str, *more: str, corpus: Path, output: Path) -> dict[str, Any]:
     """The checked configuration of a tiny run of 20 steps."""
-    trainer = ["trainer.accelerator=cpu", "trainer.logger=none", "trainer.threads=1"]
-    given = [f"encoder={family}", *TINY[family], "budget.steps=20", *trainer, *more]
-    return checked(compose([*given, f"corpus={corpus}", f"output={output}"]))
+    return checked(compose(arguments(family, *more, corpus=corpus, output=output)))

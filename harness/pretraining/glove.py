@@ -13,6 +13,7 @@ A row of either matrix carries its bias and a one for the other's, so that one p
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -108,6 +109,8 @@ class GloVe:
         words = list(counts)
         total = sum(map(len, sentences))
         ids = {w: i for i, w in enumerate(words)}
+        for left in run.work.glob("pairs-*"):
+            shutil.rmtree(left)  # of a part of this run that was killed
         with tempfile.TemporaryDirectory(dir=run.work, prefix="pairs-") as folder:
             parts = parts_for(total, window=self.settings.window)
             table = Cooccurrence(len(words), window=self.settings.window, folder=Path(folder), parts=parts)

@@ -53,12 +53,14 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         split=config["split"],
     )
     identity = job_identity(config, corpus)
-    there = finished(output, identity, overwrite=config["overwrite"] == "always")
+    work = work_folder(output)
+    overwrite = config["overwrite"] == "always"
+    there = finished(output, identity, overwrite=overwrite)
     if there is not None:
+        _clean_up(work, output, identity)
         say(f"{output} is complete already; overwrite=always makes it anew")
         return there
     pretrainer = the_pretrainer(config["encoder"])
-    work = work_folder(output)
     with _lease(work):
         _clear(work, identity)
         folder = work / "result"
@@ -75,7 +77,8 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         _keep_curves(work, folder)
         write_atomic(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
         _publish(folder, output)
-    shutil.rmtree(work, ignore_errors=True)
+        _empty(work)
+    _remove(work)
     return record
 
 
@@ -191,14 +194,37 @@ def _clear(work: Path, identity: str) -> None:
     mark = work / IDENTITY
     if mark.is_file() and mark.read_text() == identity:
         return
-    for path in work.iterdir():
+    _empty(work)
+    write_atomic(mark, identity.encode())
+
+
+def _empty(work: Path) -> None:
+    """All goes but the lease, and what says whose it is goes last."""
+    for path in sorted(work.iterdir(), key=lambda p: p.name == IDENTITY):
         if path.name.startswith(".lease"):
             continue
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    write_atomic(mark, identity.encode())
+
+
+def _remove(work: Path) -> None:
+    with contextlib.suppress(OSError):  # someone else has begun there
+        work.rmdir()
+
+
+def _clean_up(work: Path, output: Path, identity: str) -> None:
+    """What a run left that was killed between publishing and tidying up."""
+    shutil.rmtree(_old(output), ignore_errors=True)
+    mark = work / IDENTITY
+    if not work.is_dir() or (mark.is_file() and mark.read_text() != identity):
+        return
+    lease = Leases().take(work)
+    if lease is not None:
+        _empty(work)
+        lease.release()
+        _remove(work)
 
 
 def _keep_curves(work: Path, folder: Path) -> None:
@@ -218,9 +244,14 @@ def _publish(folder: Path, output: Path) -> None:
         if path.is_file():
             with path.open("rb") as f:
                 os.fsync(f.fileno())
-    old = output.parent / f".{output.name}.old"
+    old = _old(output)
     shutil.rmtree(old, ignore_errors=True)
     if output.exists():
         output.rename(old)
     folder.rename(output)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _old(output: Path) -> Path:
+    """Where what lies at the output is put while it is replaced."""
+    return output.parent / f".{output.name}.old"

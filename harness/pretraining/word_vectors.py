@@ -6,7 +6,6 @@ Imports no torch.
 from __future__ import annotations
 
 import gzip
-import os
 import pickle
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.fingerprint import data_fingerprint
 from harness.pretraining.base import HeldOut, Run, Seen
 from harness.pretraining.corpus import Document
+from harness.pretraining.kept import Kept
 
 FORMATS = ("text", "text.gz", "binary")
 NAMES = {"text": "vectors.txt", "text.gz": "vectors.txt.gz", "binary": "vectors.bin"}
@@ -143,43 +143,44 @@ def measured(run: Run, reading: Reading, known: Mapping[str, int], *, why: str) 
 
 
 class Keeper:
-    """A checkpoint of a training: anything that pickles, beside what it belongs to.
+    """States of a training: anything that pickles, beside what it belongs to.
 
     Args:
-        run: its work folder, and how often a checkpoint is due.
+        run: its work folder, and how often a state is due to be kept.
         options: what decides the training beside corpus and seed.
     """
 
     def __init__(self, run: Run, options: Mapping[str, Any]) -> None:
-        self.path = run.work / "state.pickle"
+        self.kept, self.say = Kept(run.work, stem="state", ending=".pickle"), run.say
         self.key = data_fingerprint([run.corpus.fingerprint, run.seed, dict(options)])
-        self.every = float(run.trainer.get("checkpoint_seconds") or 60.0)
+        self.every = float(run.trainer.get("checkpoint_seconds", 60.0))
         self._last = time.monotonic()
 
     def load(self) -> Any:
-        """What was kept last, None when that is nothing or of another training."""
-        try:
-            with self.path.open("rb") as f:
-                key = f.readline().decode().strip()
-                return pickle.load(f) if key == self.key else None
-        except FileNotFoundError:
-            return None
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
-            return None  # a damaged one costs time only
+        """What was kept last of this training, None when that is nothing. A damaged one is passed over with a
+        warning."""
+        found = self.kept.newest(self._read, say=self.say)
+        return found[1] if found else None
+
+    def _read(self, path: Path) -> Any:
+        with path.open("rb") as f:
+            key = f.readline()
+            if not key.endswith(b"\n"):
+                raise EOFError("it is cut short")
+            return pickle.load(f) if key.decode().strip() == self.key else None
 
     def due(self) -> bool:
         return time.monotonic() - self._last >= self.every
 
     def save(self, state: Any) -> None:
-        """Keep ``state`` in the place of what was kept before."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".tmp-{self.path.name}")
-        with temporary.open("wb") as f:
-            f.write(f"{self.key}\n".encode())
-            pickle.dump(state, f, protocol=5)
-            f.flush()
-            os.fsync(f.fileno())
-        temporary.replace(self.path)
+        """Keep ``state``; of those before it the newest stays."""
+
+        def write(path: Path) -> None:
+            with path.open("wb") as f:
+                f.write(f"{self.key}\n".encode())
+                pickle.dump(state, f, protocol=5)
+
+        self.kept.write(self.kept.last_number() + 1, write)
         self._last = time.monotonic()
 
 
