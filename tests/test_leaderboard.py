@@ -132,7 +132,49 @@ def test_o01_failed_cells_are_shown_with_their_reason(
     assert "t/P/full/p/seed-0: KeyError: 'x'" in out
     assert "t/D/full/d/seed-0: timeout: stopped after 5 s" in out
     assert "t/S/full/s/seed-0: equals another cell" in out
-    assert out.index("0.6000") < out.index("0.4000") < out.index("failed") < out.index("skipped")
+    assert out.index("0.6000") < out.index("0.4000") < out.index("failed") < out.index("Skipped")
+
+
+def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_always(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = [
+        record(encoder="S", cell="s", seed=n, status="skipped", reason="equals another") for n in (0, 1)
+    ]
+    none_else = record(task="u", status="skipped", reason="makes no sense", cell="u")
+    save(tmp_path, record(0.4), *skipped, none_else)
+    for form in ("terminal", "md", "csv", "json", "latex", "html"):
+        seen = {}
+        for choice in ("show", "hide"):
+            place = tmp_path / f"board.{choice}"
+            main([str(tmp_path), "--format", form, "--output", str(place), "--skipped", choice])
+            seen[choice] = place.read_text()
+            told = seen[choice] + capsys.readouterr().err
+            assert "equals another" in told
+            assert "makes no sense" in told
+        assert len(re.findall(r"\bS\b", seen["show"])) > len(re.findall(r"\bS\b", seen["hide"])), form
+    main([str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "Skipped; --skipped show gives them rows\n  t/S/full/s/seed-0 and 1 more: equals another" in out
+    assert "2 skipped" not in out
+    assert not out.startswith("u |")
+
+
+def test_select_dev_counts_what_was_tried_not_what_was_skipped() -> None:
+    skipped = record(cell="c1", status="skipped", reason="makes no sense", variant={"encoder.layers": "mix"})
+    ran = [record(0.5, cell="c0"), record(0.4, cell="c2", variant={"optimizer.lr": 1})]
+    assert make_board([*ran, skipped], select=True).tables[0].rows[0].tried == 2
+
+
+def test_a_heading_of_markdown_has_its_bars_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record(encoder="a|b"))
+    for options in ([], ["--cost"]):
+        main([str(tmp_path), "--format", "md", *options])
+        out = capsys.readouterr().out
+        assert "## t | test accuracy, higher is better" in out
+        assert re.search(r"^\|.* a\\\|b", out, re.MULTILINE)
 
 
 def test_timeouts_count_as_failed(rows: Rows) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.choice import select_on_dev
@@ -60,6 +59,7 @@ class Board:
         skipped: skipped cells grouped by reason.
         damaged: record files that cannot be read.
         notes: further lines.
+        hidden: rows of skipped cells alone, where they are not shown.
     """
 
     tables: list[Table]
@@ -67,6 +67,7 @@ class Board:
     skipped: list[tuple[str, str]]
     damaged: list[str]
     notes: list[str]
+    hidden: list[Row] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -131,6 +132,7 @@ def make_board(
     group_by: Sequence[str] = (),
     configs: Configs | None = None,
     mix: bool = False,
+    skipped: bool = True,
 ) -> Board:
     """Turn records into a board.
 
@@ -142,6 +144,7 @@ def make_board(
         group_by: group by these fields and settings instead of by variant.
         configs: where the settings are found that neither record nor variant holds.
         mix: put records of different data, test sizes and result versions of a task into one table.
+        skipped: give cells that were skipped rows of their own; they are listed with their reasons anyway.
 
     Raises:
         HarnessError: nothing that is shown has one of the fields in ``group_by``.
@@ -170,7 +173,18 @@ def make_board(
         notes.append(
             f"{_count(len(left), 'partial record')} (run with a limit) left out; --partial shows them"
         )
-    return Board(tables, _failures(shown), _skips(shown), list(damaged), notes)
+    hidden = [] if skipped else _hide(tables)
+    tables = [table for table in tables if table.rows]
+    return Board(tables, _failures(shown), _skips(shown), list(damaged), notes, hidden)
+
+
+def _hide(tables: Iterable[Table]) -> list[Row]:
+    """Take rows that say nothing but that they were skipped out of their tables."""
+    out: list[Row] = []
+    for table in tables:
+        out += [row for row in table.rows if row.state == "skipped"]
+        table.rows = [row for row in table.rows if row.state != "skipped"]
+    return out
 
 
 def _count(n: int, what: str) -> str:
@@ -258,71 +272,3 @@ def _skips(records: Iterable[Record]) -> list[tuple[str, str]]:
         (_title(rs[0]) + (f" and {len(rs) - 1} more" if len(rs) > 1 else ""), reason)
         for reason, rs in count.items()
     ]
-
-
-def as_rows(board: Board) -> list[dict[str, Any]]:
-    """The rows of all tables as plain data, for json and csv. ``mean`` is None without a complete cell.
-
-    Counts are whole numbers, everything else has six digits.
-    """
-    return [_plain(row, table) for table in board.tables for row in table.rows]
-
-
-def _plain(row: Row, table: Table) -> dict[str, Any]:
-    one_host = len(row.hosts) <= 1
-
-    def shared(name: str) -> str | None:
-        values = {getattr(r, name) for r in row.records}
-        return values.pop() if len(values) == 1 else None
-
-    return {
-        "task": row.task,
-        "encoder": shared("encoder"),
-        "strategy": shared("strategy"),
-        "variant": row.labels.get("variant"),
-        **{k: v for k, v in row.labels.items() if k not in ("task", "encoder", "strategy", "variant")},
-        "cell": shared("cell"),
-        "metric": table.metric,
-        "maximize": table.maximize,
-        "state": row.state,
-        "mean": _six(row.mean),
-        "std": _six(row.std),
-        "min": _six(min(row.scores)) if row.mean is not None else None,
-        "max": _six(max(row.scores)) if row.mean is not None else None,
-        "n": len(row.scores),
-        "dev": _six(row.dev),
-        "tried": row.tried,
-        "ci_low": _six(row.ci[0]) if row.ci else None,
-        "ci_high": _six(row.ci[1]) if row.ci else None,
-        "ci_kind": row.ci_kind or row.no_interval or None,
-        "tied": row.tied,
-        "error_reduction": _six(row.error_reduction),
-        "p_baseline": _six(row.p_baseline),
-        "degenerate": row.degenerate,
-        "complete": len(row.complete),
-        "diverged": row.diverged,
-        "failed": row.failed,
-        "skipped": row.skipped,
-        "train_seconds": _six(row.average(lambda r: r.costs.train_seconds)) if one_host else None,
-        "parameters": _whole(row.average(lambda r: r.parameters)),
-        "trained_parameters": _whole(row.average(lambda r: r.trained_parameters)),
-        "host": next(iter(row.hosts), None) if one_host else None,
-        "n_test": shared("n_test"),
-        "n_train": shared("n_train"),
-        "part": "; ".join(f"{k} {v}" for k, v in table.part.items()) or None,
-        "partial": table.partial,
-        "reason": _reason(row),
-    }
-
-
-def _six(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)
-
-
-def _reason(row: Row) -> str | None:
-    reasons = {headline(r.reason) for r in row.records if r.reason.strip()}
-    return "; ".join([*sorted(reasons), *row.notes]) or None

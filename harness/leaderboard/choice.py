@@ -29,7 +29,7 @@ def _chosen(group: list[Row]) -> list[Row]:
     if with_dev:
         sign = -1.0 if with_dev[0].maximize else 1.0
         best = min(with_dev, key=lambda row: (sign * (row.dev or 0.0), *row.labels.values()))
-        best.tried = len(group)
+        best.tried = sum(row.state != "skipped" for row in group)
         return [best]
     for row in group:
         row.tried = len(group)

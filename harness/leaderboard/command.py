@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
         group_by=fields,
         configs=found.configs,
         mix=options.mix,
+        skipped=options.skipped == "show",
     )
     samples = Samples(found.configs)
     _add_statistics(made, samples, options)
@@ -239,6 +240,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--task", nargs="+", action="extend", metavar="NAME", help="show these tasks alone")
     parser.add_argument("--partial", action="store_true", help="show records of runs with a limit, too")
+    parser.add_argument(
+        "--skipped",
+        choices=["show", "hide"],
+        default="hide",
+        help="whether skipped cells (senseless, or equal to others) have rows; hide (default) lists their "
+        "reasons alone",
+    )
     parser.add_argument(
         "--mix", action="store_true", help="put other data and other result versions of a task into one table"
     )

@@ -53,7 +53,8 @@ class Wanted:
 
 def report(board: Board, samples: Samples, wanted: Wanted) -> dict[str, Any]:
     """The data of a report on a board with intervals and ties."""
-    records = [r for table in board.tables for row in table.rows for r in row.records]
+    rows = [*(row for table in board.tables for row in table.rows), *board.hidden]
+    records = [r for row in rows for r in row.records]
     data = {
         "folder": wanted.folder,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -32,6 +32,8 @@ def latex(board: Board) -> str:
                 line = [rf"\textbf{{{text}}}" if text else "" for text in line]
             body.append(line)
         out += _tabular([n for n, _, _ in shown], [r for _, r, _ in shown], body, caption=_caption(table))
+    if board.skipped:
+        out += ["", *(f"% skipped: {clean(cell)}: {clean(reason)}" for cell, reason in board.skipped)]
     return "\n".join(out) + "\n"
 
 

@@ -20,7 +20,8 @@ from urllib.parse import urlparse
 
 from harness.errors import HarnessError
 from harness.leaderboard import html_page, render
-from harness.leaderboard.board import Board, as_rows
+from harness.leaderboard.board import Board
+from harness.leaderboard.plain import as_rows
 from harness.record import write_atomic
 
 RUN = "leaderboard"

@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from harness.leaderboard.board import Board, Table, as_rows
+from harness.leaderboard.board import Board, Table
+from harness.leaderboard.plain import as_rows
 from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import BOTH, EXAMPLES_ONLY
 from harness.leaderboard.views import View, cells, plain_rows, rounded
@@ -214,19 +215,29 @@ def _rich_table(table: Table, *, detail: bool) -> Any:
 def _lists(board: Board) -> list[tuple[str, list[str]]]:
     lists = [
         (f"Failed ({len(board.failed)})", [f"{cell}: {reason}" for cell, reason in board.failed]),
-        ("Skipped", [f"{cell}: {reason}" for cell, reason in board.skipped]),
+        (_skipped(board), [f"{cell}: {reason}" for cell, reason in board.skipped]),
         (f"Damaged records ({len(board.damaged)})", board.damaged),
         ("Notes", board.notes),
     ]
     return [(heading, lines) for heading, lines in lists if lines]
 
 
+def _skipped(board: Board) -> str:
+    """A heading; of cells that have no rows it says how to get them."""
+    return "Skipped" + ("; --skipped show gives them rows" if board.hidden else "")
+
+
 def _md(text: str) -> str:
-    """Text that Markdown shows as it is, also inside a table."""
+    """Text that Markdown shows as it is, outside of tables."""
     text = clean(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
-    for mark in "|*_`[]~#":
+    for mark in "*_`[]~#":
         text = text.replace(mark, "\\" + mark)
     return text
+
+
+def _md_line(texts: Iterable[str]) -> str:
+    """A line of a table: bars in its texts end no column."""
+    return "| " + " | ".join(_md(text).replace("|", "\\|") for text in texts) + " |"
 
 
 def markdown(board: Board) -> str:
@@ -234,9 +245,9 @@ def markdown(board: Board) -> str:
     for table in board.tables:
         shown = columns(table, detail=True)
         out += [f"## {_md(table.title)}", ""]
-        out.append("| " + " | ".join(_md(name) for name, _, _ in shown) + " |")
+        out.append(_md_line(name for name, _, _ in shown))
         out.append("| " + " | ".join("---:" if right else "---" for _, right, _ in shown) + " |")
-        out += ["| " + " | ".join(_md(cell(row)) for _, _, cell in shown) + " |" for row in table.rows]
+        out += [_md_line(cell(row) for _, _, cell in shown) for row in table.rows]
         out += ["", *(f"- {_md(note)}" for note in table.notes), ""]
     for heading, lines in _lists(board):
         out += [f"## {_md(heading)}", "", *(f"- {_md(line)}" for line in lines), ""]
@@ -260,7 +271,8 @@ def as_json(board: Board) -> str:
 def remarks(board: Board) -> Sequence[str]:
     """What the machine-readable formats cannot hold: warnings, damaged records, notes."""
     tables = [f"{table.title}: {note}" for table in board.tables for note in table.notes]
-    return [clean(line) for line in (*tables, *board.damaged, *board.notes)]
+    skipped = [f"{_skipped(board)}: {cell}: {reason}" for cell, reason in board.skipped if board.hidden]
+    return [clean(line) for line in (*tables, *skipped, *board.damaged, *board.notes)]
 
 
 def views_as_text(views: Sequence[View], *, form: str) -> str:
@@ -270,9 +282,9 @@ def views_as_text(views: Sequence[View], *, form: str) -> str:
         names, numeric, body = cells(view)
         if form == "md":
             out += [f"## {_md(view.title)}", ""]
-            out.append("| " + " | ".join(map(_md, names)) + " |")
+            out.append(_md_line(names))
             out.append("| " + " | ".join("---:" if right else "---" for right in numeric) + " |")
-            out += ["| " + " | ".join(map(_md, line)) + " |" for line in body]
+            out += [_md_line(line) for line in body]
             out += ["", *(f"- {_md(note)}" for note in view.notes), ""]
         else:
             lines = [[clean(text) for text in line] for line in (names, *body)]

@@ -125,10 +125,10 @@ function papers() {
         h("td", {}, f.ours.length ? f.ours.map((t) => h("div", {}, t)) : h("span", { class: "soft" }, "–")), h("td", {}, h("a", { href: f.url, rel: "noreferrer noopener" }, f.source))))))));
 }
 function foot() {
-  const cells = (title, lines, more, cls) => lines.length > 0 && h("details", { open: lines.length <= 12 }, h("summary", {}, title + " (" + (lines.length + more) + ")"),
+  const cells = (title, lines, more, cls, n) => lines.length > 0 && h("details", { open: lines.length <= 12 }, h("summary", {}, title + " (" + (n || lines.length + more) + ")"),
     h("ul", { class: "cells" }, lines.map(([cell, why]) => h("li", {}, h("code", {}, cell), " ", h("span", { class: cls }, why))), more > 0 && h("li", {}, more + " more")));
   const budget = DATA.budget && h("section", { "aria-label": "within the budget" }, h("h3", {}, DATA.budget.title), h("ul", { class: "cells" }, DATA.budget.lines.map((t) => h("li", {}, t))));
-  return [budget, DATA.across && across(), papers(), cells("Failed", DATA.failed, DATA.more[0], "bad"), cells("Skipped", DATA.skipped, DATA.more[1], "soft"),
+  return [budget, DATA.across && across(), papers(), cells("Failed", DATA.failed, DATA.more[0], "bad"), cells("Skipped", DATA.skipped, DATA.more[1], "soft", DATA.cells.skipped),
     DATA.damaged.length > 0 && h("details", {}, h("summary", {}, "Damaged records (" + DATA.damaged.length + ")"), h("ul", { class: "cells" }, DATA.damaged.map((t) => h("li", {}, t)))),
     list(DATA.notes),
     h("details", {}, h("summary", {}, "Provenance"), h("dl", { class: "prov" }, DATA.provenance.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])))];
