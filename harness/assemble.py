@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from harness.adaptation.run import Adapted, Adapter
 from harness.bodies.base import Body
 from harness.build import META, build
 from harness.data.loading import Batching, HarnessData, Item, all_examples, make_items
@@ -54,6 +55,7 @@ class Encoding:
         price: seconds of tokenising and encoding when they were done; ``spent`` by this run.
         load: seconds this run spent on reading the encoder's weights and tokenizer, or on drawing them.
         cached: the features came from the cache.
+        adapted: what adapting the encoder took.
     """
 
     encoder: Encoder
@@ -65,6 +67,7 @@ class Encoding:
     spent: float
     load: float = 0.0
     cached: bool = False
+    adapted: Adapted = field(default_factory=Adapted)
 
 
 @dataclass(slots=True)
@@ -89,7 +92,7 @@ def assemble(cell: Cell, progress: Progress, world: World = ALONE) -> Assembly:
     task, splits = read_data(cell)
     sequences = Sequences.of(all_examples(splits), joint=config["encoder"]["pairs"] == "joint")
     with world.first_ahead():
-        encoding = encode(cell, task, sequences, progress)
+        encoding = encode(cell, task, sequences, progress, adapter=make_adapter(cell, splits, progress))
     # whether features came from the cache must not move the generator that initialises the task's weights
     torch.manual_seed(cell.seed)
     items = {
@@ -108,23 +111,49 @@ def assemble(cell: Cell, progress: Progress, world: World = ALONE) -> Assembly:
     return Assembly(task, splits, encoding, items, data, model, world)
 
 
-def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding:
+def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | None:
+    """What adapts the encoder to the texts of the training split; None where the strategy does not."""
+    strategy = Strategy.from_config(cell.config["strategy"])
+    if strategy.adapt is None:
+        return None
+    trainer = cell.config["trainer"]
+    device = pick_device(trainer["accelerator"])
+    return Adapter(
+        cell,
+        strategy.adapt,
+        splits,
+        trainer={
+            "accelerator": trainer["accelerator"],
+            "precision": trainer["precision"],
+            "devices": [device.index] if device.type == "cuda" else 1,
+            "device": device,
+        },
+        progress=progress,
+        random_init=strategy.carry == "nothing",
+    )
+
+
+def encode(
+    cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
+) -> Encoding:
     """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
     strategy = Strategy.from_config(cell.config["strategy"])
     if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"]["table"]:
-        features = cached_features(cell, task, sequences, progress)
+        features = cached_features(cell, task, sequences, progress, adapter=adapter)
         if features is not None:
             return features
     begin = time.perf_counter()
     progress({"phase": "encode", "message": "loading the encoder"})
-    encoder = load_carried(cell, strategy)
+    encoder = load_carried(cell, strategy, adapter)
+    adapted = adapter.adapted if adapter else Adapted()
     restrict = getattr(encoder, "restrict", None)
     if restrict is not None:
         restrict(word for item in sequences.items for text in item for word in text.words)
     loaded = time.perf_counter()
     windows = sequences.tokenize(encoder.tokenizer, windowing(cell, task, encoder))
     spent = time.perf_counter() - loaded
-    progress({"phase": "encode", "message": f"loaded in {loaded - begin:.1f} s"})
+    load = loaded - begin - adapted.spent
+    progress({"phase": "encode", "message": f"loaded in {load:.1f} s"})
     return Encoding(
         encoder=encoder,
         windows=windows,
@@ -133,16 +162,23 @@ def encode(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> 
         parameters=sum(p.numel() for p in encoder.parameters()),
         price=spent,
         spent=spent,
-        load=loaded - begin,
+        load=load,
+        adapted=adapted,
     )
 
 
-def load_carried(cell: Cell, strategy: Strategy) -> Encoder:
-    """The encoder as far as the strategy carries it over."""
-    torch.manual_seed(cell.seed)  # also when it is loaded a second time
-    random_init = strategy.carry == "nothing"
-    encoder: Encoder = build(cell.config["encoder"], random_init=random_init, cache_dir=cell.cache_dir)
-    verify(cell)
+def load_carried(cell: Cell, strategy: Strategy, adapter: Adapter | None = None) -> Encoder:
+    """The encoder as far as the strategy carries it over, adapted where it does so."""
+
+    def make(config: Mapping[str, Any]) -> Encoder:
+        torch.manual_seed(cell.seed)  # also when it is loaded a second time, or was adapted
+        # what was adapted from random weights is no longer random
+        random_init = strategy.carry == "nothing" and adapter is None
+        made: Encoder = build(config, random_init=random_init, cache_dir=cell.cache_dir)
+        verify(cell)
+        return made
+
+    encoder = make(cell.config["encoder"]) if adapter is None else adapter.load(make)
     check_layers(cell.config["encoder"]["layers"], encoder.n_layers)
     return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
 
@@ -162,23 +198,28 @@ def windowing(cell: Cell, task: Task, encoder: Encoder) -> Windowing:
     )
 
 
-def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Progress) -> Encoding | None:
+def cached_features(
+    cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
+) -> Encoding | None:
     """Features from the store, computed when they are not there; None when they would not fit in it."""
     limit = int(cell.config["feature_cache_gb"] * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
-    key = feature_key(cell, task, sequences)
+    key = feature_key(cell, task, sequences, adapter)
     if limit == 0 and not store.whole(key):
         return None
     begin = time.perf_counter()
     load = 0.0
+    adapted = Adapted()
 
     def compute(folder: Any) -> None:
-        nonlocal load
+        nonlocal load, adapted
         progress({"phase": "encode", "message": "computing features"})
         strategy = Strategy.from_config(cell.config["strategy"])
         start = time.perf_counter()
-        encoder = load_carried(cell, strategy)
-        load = time.perf_counter() - start
+        encoder = load_carried(cell, strategy, adapter)
+        adapted = adapter.adapted if adapter else adapted
+        load = time.perf_counter() - start - adapted.spent
+        adapted.write(folder)
         device = pick_device(cell.config["trainer"]["accelerator"])
         write_features(
             folder,
@@ -193,7 +234,7 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
         )
 
     try:
-        features, hit = store.read(key, compute, read_features)
+        (features, told), hit = store.read(key, compute, lambda f: (read_features(f), Adapted.read(f)))
     except TooLarge:
         return None
     except OSError as e:
@@ -202,10 +243,14 @@ def cached_features(cell: Cell, task: Task, sequences: Sequences, progress: Prog
             f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
         )
         return None
-    return _feature_encoding(features, hit=hit, spent=time.perf_counter() - begin - load, load=load)
+    told.spent = adapted.spent
+    spent = time.perf_counter() - begin - load - told.spent
+    return _feature_encoding(features, hit=hit, spent=spent, load=load, adapted=told)
 
 
-def _feature_encoding(features: Features, *, hit: bool, spent: float, load: float) -> Encoding:
+def _feature_encoding(
+    features: Features, *, hit: bool, spent: float, load: float, adapted: Adapted
+) -> Encoding:
     return Encoding(
         encoder=features.encoder,
         windows=features.rows,
@@ -216,10 +261,11 @@ def _feature_encoding(features: Features, *, hit: bool, spent: float, load: floa
         spent=spent,
         load=load,
         cached=hit,
+        adapted=adapted,
     )
 
 
-def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
+def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
     """Everything the values and rows of frozen features depend on."""
     encoder, trainer = cell.config["encoder"], cell.config["trainer"]
     apart = (*NOT_IDENTITY["encoder"], "name", "path", "mix")
@@ -233,6 +279,8 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences) -> str:
         "version": VERSION,
         "seed": cell.seed if has_table(encoder) else None,
     }
+    if adapter is not None:
+        parts["adapted"] = adapter.key
     return data_fingerprint(parts)[:32]
 
 

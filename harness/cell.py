@@ -205,7 +205,12 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
         trained_parameters=sum(p.numel() for p in parts if p.requires_grad),
         trained_bytes=sum(p.numel() * p.element_size() for p in parts if p.requires_grad),
         coverage={**splits.report, **encoding.report},
-        notes=[*splits.notes, *encoding_notes(encoding.report), *thaw_notes(assembly, config["trainer"])],
+        notes=[
+            *splits.notes,
+            *encoding.adapted.notes,
+            *encoding_notes(encoding.report),
+            *thaw_notes(assembly, config["trainer"]),
+        ],
         versions={**versions(), **result_versions(config)},
         git=git_state(),
     )
@@ -258,7 +263,8 @@ def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
     encoding = assembly.encoding
     costs.encode_seconds, costs.encode_cached = encoding.price, encoding.cached
     costs.load_seconds, costs.total_seconds = encoding.load, total
-    told = encoding.load + encoding.spent + costs.train_seconds + costs.eval_seconds
+    costs.adapt_seconds = encoding.adapted.seconds
+    told = encoding.load + encoding.adapted.spent + encoding.spent + costs.train_seconds + costs.eval_seconds
     costs.overhead_seconds = total - told
     world = assembly.world
     # ranks share the machine's memory, while each device has its own

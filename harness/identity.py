@@ -11,6 +11,8 @@ from harness.fingerprint import data_fingerprint
 
 ENGINE_VERSION = 1
 """Raised when a fix in the engine changes results."""
+ADAPT_VERSION = 1
+"""Raised when the same ``strategy.adapt`` gives another encoder; part of the cells that have it."""
 
 GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
 PLACES = ("path", "train", "dev", "test", "files", "url")
@@ -32,6 +34,8 @@ def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
     parts["limit"] = resolved["limit"]
     parts["files"] = dict(files)
     parts["engine"] = ENGINE_VERSION
+    if parts["strategy"].get("adapt"):  # other cells do not know of it
+        parts["adaptation"] = ADAPT_VERSION
     return data_fingerprint(parts)[:12]
 
 

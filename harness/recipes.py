@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from harness.adaptation.options import resolved
 from harness.errors import HarnessError, did_you_mean
 from harness.settings import typed
 from harness.skips import is_table
@@ -37,6 +38,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     out["strategy"] |= rates  # as numbers, a factor of one left out
     if out["strategy"].pop("thaw", None) is not None and strategy.thaw is not None:
         out["strategy"]["thaw"] = strategy.thaw
+    if out["strategy"].pop("adapt", None) is not None and strategy.adapt is not None:
+        out["strategy"]["adapt"] = resolved(out["encoder"], strategy.adapt)
     recipe = _recipe(out["encoder"], out["strategy"])
     for key, section in RECIPE.items():
         # patience: null is an answer (never stop early)

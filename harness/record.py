@@ -34,13 +34,16 @@ CONFIG = "config.yaml"
 class Costs:
     """What the cell cost. Seconds are wall time. ``encode_seconds`` is the full price of tokenising and
     computing frozen features, also when the cache paid (then ``encode_cached`` is True).
-    ``load_seconds`` is what this run spent on reading the encoder's weights and tokenizer, or on drawing
-    them; ``overhead_seconds`` on anything but that, encoding, training and evaluation (reading data, building
-    the task's network, writing the record). Of a cell over several ``devices``, ``examples_per_second``
-    is over all, and ``peak_memory_mb`` the fullest device's, on the CPU all processes' together."""
+    ``adapt_seconds`` is in the same way the full price of adapting the encoder to the task's texts, 0 where
+    the strategy does not. ``load_seconds`` is what this run spent on reading the encoder's weights and
+    tokenizer, or on drawing them; ``overhead_seconds`` on anything but that, adapting, encoding, training and
+    evaluation (reading data, building the task's network, writing the record). Of a cell over several
+    ``devices``, ``examples_per_second`` is over all, and ``peak_memory_mb`` the fullest device's, on the CPU
+    all processes' together."""
 
     encode_seconds: float = 0.0
     encode_cached: bool = False
+    adapt_seconds: float = 0.0
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     load_seconds: float = 0.0

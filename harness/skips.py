@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.adaptation.options import reason_against
 from harness.strategies.base import Strategy
 
 
@@ -32,6 +33,8 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
         return (
             f"{name} is an embedding table: strategy={strategy.name} would be the same cell as embedding_init"
         )
+    if strategy.adapt is not None and (against := reason_against(encoder)):
+        return against
     if layers != "top" and (encoder.get("table") or strategy.carry == "embeddings"):
         return f"encoder.layers={layers}: an embedding table has no layers to choose from"
     if encoder["pairs"] == "joint" and strategy.carry == "embeddings":

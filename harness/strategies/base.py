@@ -9,6 +9,8 @@
 ``thaw``                when what was carried starts to move: None = at once; ``gradual`` = one layer group
                         an epoch, top first, after one epoch of the task's part alone (Howard & Ruder 2018,
                         section 3.3); a number = all of it after so many epochs (Kumar et al. 2022)
+``adapt``               before the task, continue the encoder's own objective on the unlabelled texts of the
+                        training split (:mod:`harness.adaptation.options`): None = not
 ======================  ==================================================================================
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from harness.adaptation.options import Adapt, parse
 from harness.errors import HarnessError, did_you_mean
 from harness.settings import number, optional
 
@@ -35,6 +38,7 @@ class Strategy:
     relative_lr: float | None = None
     layer_decay: float | None = None
     thaw: str | int | None = None
+    adapt: Adapt | None = None
 
     def __post_init__(self) -> None:
         if str(self.carry) not in CARRY:
@@ -61,6 +65,7 @@ class Strategy:
         ):
             given[key] = check(f"strategy.{key}", given.get(key))
         given["thaw"] = _thaw(given.get("thaw"))
+        given["adapt"] = parse(given.get("adapt"))
         # a factor of one is no factor
         for key in ("relative_lr", "layer_decay"):
             given[key] = None if given[key] == 1 else given[key]

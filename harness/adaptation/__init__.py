@@ -1,0 +1,1 @@
+"""Continuing an encoder's own objective on the unlabelled texts of a training split, before the task."""
