@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from harness import child
 from harness.errors import HarnessError
@@ -36,6 +37,17 @@ PRELOAD = ("harness.preload",)
 GRACE_SECONDS = 2.0
 """How long the error of a rank that only lost another is held back: that one's own says more."""
 Progress = Callable[[dict[str, Any]], None]
+
+
+class Ranked(Protocol):
+    """What ranks are started for: a cell, or anything else with ``trainer.devices``, ``accelerator`` and
+    ``threads``, and a folder whose ``log.txt`` may say why a rank died."""
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+    @property
+    def folder(self) -> Path: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +91,23 @@ def run_ranks(cell: Cell, progress: Progress, *, runner: str = RANK_RUNNER) -> R
     Raises:
         HarnessError: a rank failed or died: its error's last lines. The others have been ended.
     """
-    size = int(cell.config["trainer"]["devices"])
-    with _started(cell, size=size, runner=runner) as ranks:
-        _watch(ranks, cell, progress)
+    on_ranks(cell, progress, runner=runner)
     return read_record(cell.folder)
 
 
+def on_ranks(job: Ranked, progress: Progress, *, runner: str) -> None:
+    """Run ``runner`` on as many ranks as ``trainer.devices`` of ``job.config`` says.
+
+    Raises:
+        HarnessError: as :func:`run_ranks`.
+    """
+    size = int(job.config["trainer"]["devices"])
+    with _started(job, size=size, runner=runner) as ranks:
+        _watch(ranks, job, progress)
+
+
 @contextlib.contextmanager
-def _started(cell: Cell, *, size: int, runner: str) -> Iterator[list[_Rank]]:
+def _started(cell: Ranked, *, size: int, runner: str) -> Iterator[list[_Rank]]:
     context: Any = multiprocessing.get_context("fork" if child.forkable else "forkserver")
     if not child.forkable:
         start_server(PRELOAD)
@@ -112,7 +133,7 @@ def _started(cell: Cell, *, size: int, runner: str) -> Iterator[list[_Rank]]:
             rank.pipe.close()
 
 
-def _start(context: Any, cell: Cell, seat: Seat) -> _Rank:
+def _start(context: Any, cell: Ranked, seat: Seat) -> _Rank:
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=rank_main, args=(theirs, cell, seat), name=f"rank {seat.rank}")
     with warnings.catch_warnings():
@@ -123,13 +144,13 @@ def _start(context: Any, cell: Cell, seat: Seat) -> _Rank:
     return _Rank(seat.rank, process, ours)
 
 
-def _threads(cell: Cell, size: int) -> int | None:
+def _threads(cell: Ranked, size: int) -> int | None:
     """Ranks share the cell's threads."""
     told = cell.config["trainer"].get("threads") or os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(told) // size) if str(told).isdecimal() else None
 
 
-def _watch(ranks: Sequence[_Rank], cell: Cell, progress: Progress) -> None:
+def _watch(ranks: Sequence[_Rank], cell: Ranked, progress: Progress) -> None:
     """Relay the first rank's news until all have ended.
 
     Raises:
@@ -166,7 +187,7 @@ def _receive(rank: _Rank, progress: Progress) -> None:
         rank.pipe.close()
 
 
-def _cause(failed: Sequence[_Rank], size: int, cell: Cell) -> str:
+def _cause(failed: Sequence[_Rank], size: int, cell: Ranked) -> str:
     """What became of the rank that failed by itself; of any when all only lost each other."""
     first = min(failed, key=lambda r: (r.lost_another, r.number))
     if first.error is not None:
@@ -174,7 +195,7 @@ def _cause(failed: Sequence[_Rank], size: int, cell: Cell) -> str:
     return f"rank {first.number} of {size}: {cause_of_death(first.exitcode or 0, folder=cell.folder)}"
 
 
-def rank_main(pipe: Connection, cell: Cell, seat: Seat) -> None:
+def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
     """Run one rank. It never returns: what it holds of the group must not delay its end."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     code = 1
@@ -196,7 +217,7 @@ def rank_main(pipe: Connection, cell: Cell, seat: Seat) -> None:
         os._exit(code)
 
 
-def _run(pipe: Connection, cell: Cell, seat: Seat) -> None:
+def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
     import torch
 
     from harness.ddp import join

@@ -161,14 +161,15 @@ class MaskedLM(Objective):
         t = batch.tensors
         out = _encode(model, t)
         logits, gold = _predict(model, out.last_hidden_state, t["labels"])
-        mean = F.cross_entropy(logits, gold)
-        nll, more = float(mean.detach()) * len(gold), {}
+        # rows of nothing but unknown pieces have none that could be masked
+        mean = F.cross_entropy(logits, gold) if len(gold) else 0.0 * out.last_hidden_state.sum()
+        loss = Loss(mean, float(mean.detach()) * len(gold), len(gold))
         if self.next_sentence:
             said = model.cls.seq_relationship(out.pooler_output).float()
             pairs_loss = F.cross_entropy(said, t["other"])
-            more["next_sentence_loss"] = float(pairs_loss.detach())
-            mean = mean + pairs_loss
-        return Loss(mean, nll, len(gold), more=more)
+            loss.more["next_sentence_loss"] = float(pairs_loss.detach())
+            loss.also = ((pairs_loss, len(said)),)
+        return loss
 
     @torch.no_grad()
     def held_out(self, model: Any) -> HeldOut:

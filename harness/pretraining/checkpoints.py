@@ -35,9 +35,15 @@ class Checkpoints(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         # a run that is finished has no step left that it could be continued with
-        if not trainer.should_stop and time.monotonic() - self._last >= self.seconds:
+        if trainer.should_stop or not pl_module.world.on_first(self._due):
+            return
+        pl_module.bring_together()
+        if pl_module.world.first:
             self.kept.write(pl_module.seen.steps, trainer.save_checkpoint)
-            self._last = time.monotonic()
+        self._last = time.monotonic()
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._last >= self.seconds
 
 
 def _read(path: Path) -> bool:

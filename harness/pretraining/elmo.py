@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,18 @@ class BiLMObjective(Objective):
         }
         tensors = {name: torch.from_numpy(a) for name, a in arrays.items()}
         return Batch(tensors, tokens=len(flat), words=len(flat))
+
+    def share(self, batch: Batch, *, rank: int, size: int) -> Batch:
+        """Every ``size``-th row, and the characters of the words in these alone."""
+        rows = {k: batch.tensors[k][rank::size] for k in ("words", "classes", "mask")}
+        if not len(rows["mask"]):
+            return replace(batch, tensors={})
+        characters, mask = batch.tensors["characters"], rows["mask"]
+        different, which = rows["words"][mask].unique(return_inverse=True)
+        words = torch.zeros_like(rows["words"])
+        words[mask] = which
+        own = torch.cat([characters[different], characters[-2:]])
+        return replace(batch, tensors={**rows, "words": words, "characters": own})
 
     def loss(self, model: BiLM, batch: Batch, carry: Any) -> Loss:
         total, places = model.summed(batch.tensors)

@@ -21,7 +21,7 @@ from harness.build import locate, refuse_unknown
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint, file_fingerprint
 from harness.lease import Leases
-from harness.pretraining.base import Outcome, Pretrainer, Progress, Run
+from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
 from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.settings import budget, options, work_folder
 from harness.provenance import git_state, host, versions
@@ -67,8 +67,10 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         begin = time.perf_counter()
-        outcome = pretrainer.pretrain(
-            Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say)
+        outcome = _trained(
+            pretrainer,
+            Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say),
+            config,
         )
         record = the_record(config, corpus, outcome, identity=identity, command=command)
         record["loads_as"] = pretrainer.family
@@ -80,6 +82,25 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         _empty(work)
     _remove(work)
     return record
+
+
+def _trained(pretrainer: Pretrainer, run: Run, config: Mapping[str, Any]) -> Outcome:
+    """Trained in this process, or over several ranks.
+
+    Raises:
+        HarnessError: it cannot be trained over several.
+    """
+    devices = config["trainer"]["devices"]
+    if devices == 1:
+        return pretrainer.pretrain(run)
+    if not isinstance(pretrainer, Objective):
+        raise HarnessError(
+            f"trainer.devices={devices}: encoder={config['encoder']['name']} is not trained by the gradient of "
+            "a step that could be divided; give trainer.devices=1"
+        )
+    from harness.pretraining.ranks import RankedJob, pretrain_on_ranks
+
+    return pretrain_on_ranks(RankedJob(dict(config), run.work, run.corpus, run.folder), say=run.say)
 
 
 def the_pretrainer(encoder: Mapping[str, Any]) -> Pretrainer:
@@ -167,6 +188,7 @@ def the_record(
         "options": {k: v for k, v in encoder.items() if k not in ("name", "_target_")},
         "budget": config["budget"],
         "precision": config["trainer"]["precision"],
+        "devices": config["trainer"]["devices"],
         "versions": versions(),
         "git": git_state(),
         "host": host(),

@@ -123,6 +123,10 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     trainer = dict(config["trainer"])
     trainer["threads"] = _whole("trainer.threads", trainer["threads"])
+    trainer["devices"] = number(low=1, whole=True)("trainer.devices", trainer["devices"])
+    trainer["accelerator"] = choice("auto", "cpu", "gpu", "cuda", "mps")(
+        "trainer.accelerator", trainer["accelerator"]
+    )
     trainer["precision"] = choice("32-true", "bf16-mixed", "16-mixed")(
         "trainer.precision", trainer["precision"]
     )

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from harness.ddp import ALONE
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch, Budget, Loss, Objective, Outcome, Run, Seen
+from harness.pretraining.base import Batch, Budget, Objective, Outcome, Run, Seen
 from harness.pretraining.checkpoints import Checkpoints
+from harness.pretraining.ranks import Step, minimised, share, share_carry, together, whole_carry
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 SMOOTHING = 0.98
@@ -36,7 +38,8 @@ def step_seed(seed: int, step: int) -> int:
 
 
 class Stream:
-    """Batches of pass after pass, without end, from the place that the module has reached."""
+    """Batches of pass after pass, without end, from the place that the module has reached; of each what this
+    rank takes of it."""
 
     def __init__(self, objective: Objective, module: PretrainModule, seed: int) -> None:
         self.objective, self.module, self.seed = objective, module, seed
@@ -48,7 +51,7 @@ class Stream:
             for index, batch in enumerate(self.objective.batches(seed=self.seed, epoch=epoch)):
                 empty = False
                 if index >= first:
-                    yield batch, epoch, index
+                    yield share(self.objective, batch, self.module.world), epoch, index
             if empty:
                 raise HarnessError("corpus: too little text to fill a batch")
             epoch, first = epoch + 1, 0
@@ -75,17 +78,26 @@ class PretrainModule(pl.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.objective, self.model, self.budget = objective, model, budget
-        self.seed, self.say = run.seed, run.say
+        self.seed, self.say, self.world = run.seed, run.say, run.world or ALONE
         self.log_seconds = float(run.trainer.get("log_seconds") or math.inf)
         self.seen, self.place, self.carry, self.smooth = Seen(), (0, 0), None, math.nan
         self._clock = self._told = time.perf_counter()
+        self._whole_carry: Any = None
 
     @property
     def used(self) -> float:
         return self.budget.used(self.seen, tokens_per_epoch=self.objective.tokens_per_epoch)
 
     def on_train_start(self) -> None:
-        self._clock = self._told = time.perf_counter()
+        self.world.check_same(list(self.parameters()), when="before training")
+        self._clock = self._told = self.world.on_first(time.perf_counter)
+
+    def on_train_end(self) -> None:
+        self.world.check_same(list(self.parameters()), when="after training")
+
+    def bring_together(self) -> None:
+        """Before a state is kept: what each rank carries goes into it. Every rank must ask."""
+        self._whole_carry = whole_carry(self.carry, self.world)
 
     def transfer_batch_to_device(self, batch: Item, device: torch.device, dataloader_idx: int) -> Item:
         its, epoch, index = batch
@@ -94,20 +106,26 @@ class PretrainModule(pl.LightningModule):
 
     def training_step(self, item: Item, _: int) -> None:
         batch, epoch, index = item
-        torch.manual_seed(step_seed(self.seed, self.seen.steps))
+        seed = step_seed(self.seed, self.seen.steps)
+        torch.manual_seed(seed)
+        self.world.set_seed(seed)
         optimizer: Any = self.optimizers()
         rate = self.objective.recipe.lr * self.objective.recipe.factor(self.used) * batch.rate
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
         optimizer.zero_grad(set_to_none=True)
-        loss = self.objective.loss(self.model, batch, None if batch.fresh else self.carry)
-        self._refuse_infinite(loss)
-        self.manual_backward(loss.mean)
+        carry = None if batch.fresh else self.carry
+        loss = self.objective.loss(self.model, batch, carry) if batch.tensors else None
+        step = together(loss, self.world)
+        self._refuse_infinite(step)
+        self.manual_backward(minimised(loss, step, self.world, device=self.device))
+        # before a gradient scaler looks for infinities: all ranks take the step or none does
+        self.world.add_gradients([p for group in optimizer.param_groups for p in group["params"]])
         optimizer.step()
-        now = time.perf_counter()
+        now = self.world.on_first(time.perf_counter)
         self.seen = self.seen.add(tokens=batch.tokens, words=batch.words, seconds=now - self._clock)
-        self._clock, self.place, self.carry = now, (epoch, index + 1), loss.carry
-        self._tell(loss, rate, now)
+        self._clock, self.place, self.carry = now, (epoch, index + 1), loss.carry if loss else None
+        self._tell(step, rate, now, more=loss.more if loss else {})
         if self.used >= 1:
             self.trainer.should_stop = True
 
@@ -132,26 +150,27 @@ class PretrainModule(pl.LightningModule):
         checkpoint["pretraining"] = {
             "seen": (s.tokens, s.words, s.steps, s.seconds),
             "place": self.place,
-            "carry": self.carry,
+            "carry": self._whole_carry,
             "smooth": self.smooth,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["pretraining"]
         self.seen, self.place = Seen(*state["seen"]), tuple(state["place"])
-        self.carry, self.smooth = _to(state["carry"], self.device), state["smooth"]
+        self.carry = _to(share_carry(state["carry"], self.world), self.device)
+        self.smooth = state["smooth"]
 
-    def _refuse_infinite(self, loss: Loss) -> None:
+    def _refuse_infinite(self, loss: Step) -> None:
         if not math.isfinite(loss.nll):
             raise HarnessError(
                 f"diverged: the loss is {loss.nll} at step {self.seen.steps}; lower {self.objective.rate_key}"
             )
 
-    def _tell(self, loss: Loss, rate: float, now: float) -> None:
+    def _tell(self, loss: Step, rate: float, now: float, *, more: Mapping[str, float]) -> None:
         mean = loss.nll / max(1, loss.predicted)
         weight = min(SMOOTHING, 1 - 1 / self.seen.steps)
         self.smooth = mean if math.isnan(self.smooth) else weight * self.smooth + (1 - weight) * mean
-        self.log_dict({"loss": mean, "rate": rate, "tokens": float(self.seen.tokens), **loss.more})
+        self.log_dict({"loss": mean, "rate": rate, "tokens": float(self.seen.tokens), **more})
         if now - self._told >= self.log_seconds:
             self._told = now
             speed = self.seen.tokens / max(1e-9, self.seen.seconds)
@@ -190,8 +209,9 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     fit(module, Stream(objective, module, run.seed), run)
     model.eval()
     with torch.no_grad():
-        held = objective.held_out(model) if run.corpus.held_out else None
-    objective.save(model, run.folder)
+        held = objective.held_out(model) if run.corpus.held_out and module.world.first else None
+    if module.world.first:
+        objective.save(model, run.folder)
     return Outcome(
         seen=module.seen,
         epochs=module.seen.tokens / max(1, objective.tokens_per_epoch),
@@ -207,7 +227,7 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
 def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence[pl.Callback] = ()) -> None:
     """Train until the budget is used up, from the last good checkpoint in ``run.work``."""
     checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
-    last = checkpoints.newest(say=run.say)
+    last = module.world.on_first(lambda: checkpoints.newest(say=run.say))
     if last is not None:
         run.say(f"continues from {last.name}")
     trainer = pl.Trainer(
@@ -215,7 +235,7 @@ def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence
         devices=run.trainer.get("devices", 1),
         precision=run.trainer.get("precision", "32-true"),
         max_epochs=-1,
-        logger=_logger(run, resumed=last is not None),
+        logger=_logger(run, resumed=last is not None) if module.world.first else False,
         callbacks=[checkpoints, *callbacks],
         default_root_dir=str(run.work),
         enable_checkpointing=False,
