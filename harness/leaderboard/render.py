@@ -40,6 +40,8 @@ Cell = Callable[[Row], str]
 
 def clean(text: str) -> str:
     """One line, without control characters: what a name may put on a screen."""
+    if text.isprintable():  # most are, and looking at each letter takes long
+        return text
     text = text.replace("\r\n", " ").translate(dict.fromkeys(map(ord, "\n\r\t"), " "))
     return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cs"))
 
@@ -183,12 +185,13 @@ def plain(board: Board) -> str:
 def _aligned(cells: list[list[str]], right: list[bool]) -> list[str]:
     from rich.cells import cell_len
 
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lengths = [[len(text) if text.isascii() else cell_len(text) for text in line] for line in cells]
+    widths = [max(column) for column in zip(*lengths, strict=True)]
     lines = []
-    for line in cells:
+    for line, length in zip(cells, lengths, strict=True):
         parts = []
-        for text, wide, at_right in zip(line, widths, right, strict=True):
-            gap = " " * (wide - cell_len(text))
+        for text, own, wide, at_right in zip(line, length, widths, right, strict=True):
+            gap = " " * (wide - own)
             parts.append(gap + text if at_right else text + gap)
         lines.append("  ".join(parts).rstrip())
     return [lines[0], "-" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]

@@ -95,11 +95,11 @@ class Row:
             return f"{encoder}/{strategy} {variant}".strip()
         return " ".join(f"{k}={v}" for k, v in self.labels.items())
 
-    @property
+    @cached_property
     def mean(self) -> float | None:
         return _mean(self.scores)
 
-    @property
+    @cached_property
     def dev(self) -> float | None:
         return _mean(self.dev_scores)
 
