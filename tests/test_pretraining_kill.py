@@ -121,6 +121,21 @@ def test_every_family_killed_again_and_again_ends_with_the_same_bytes(tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.timeout(1000)
+def test_a_run_over_two_ranks_whose_head_is_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    write(tmp_path)
+    two = (*OFTEN[:2], "budget.epochs=60", "trainer.devices=2")
+    fates: list[Fate] = [["after", 14.0], ["after", 17.0]]
+    jobs = [
+        job("ulmfit", tmp_path, f"ulmfit-{kind}", *its, more=two)
+        for kind, its in (("whole", []), ("cut", fates))
+    ]
+    told = run(jobs)
+    assert [codes[-1] for codes in told] == [0, 0]
+    check(tmp_path, ["ulmfit"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1000)
 def test_an_output_that_is_replaced_is_whole_after_a_kill_between_its_renames(tmp_path: Path) -> None:
     write(tmp_path)
     new = (*OFTEN, "seed=1")

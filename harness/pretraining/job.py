@@ -90,13 +90,13 @@ def _trained(pretrainer: Pretrainer, run: Run, config: Mapping[str, Any]) -> Out
     Raises:
         HarnessError: it cannot be trained over several.
     """
-    devices = config["trainer"]["devices"]
+    devices, name = config["trainer"]["devices"], config["encoder"]["name"]
     if devices == 1:
         return pretrainer.pretrain(run)
     if not isinstance(pretrainer, Objective):
         raise HarnessError(
-            f"trainer.devices={devices}: encoder={config['encoder']['name']} is not trained by the gradient of "
-            "a step that could be divided; give trainer.devices=1"
+            f"trainer.devices={devices}: encoder={name} is not trained by gradients that could be summed over "
+            "them; give trainer.devices=1"
         )
     from harness.pretraining.ranks import RankedJob, pretrain_on_ranks
 
