@@ -1,4 +1,4 @@
-"""``harness show CELL`` prints a cell's record as text."""
+"""``harness show CELL`` prints a cell's record as text, and the F1 of each class where there are classes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.commands.by_class import by_class
 from harness.commands.cells import find
 from harness.errors import HarnessError
 from harness.record import read_record
@@ -25,7 +26,8 @@ def main(argv: list[str]) -> int:
 
 
 def describe(folder: Path) -> list[str]:
-    """The record's fields that say something, one a line, nested ones indented; then the files beside it."""
+    """The record's fields that say something, one a line, nested ones indented; then the classes of its test
+    predictions (of dev's where there is no test) and the files beside it."""
     try:
         record = asdict(read_record(folder))
     except FileNotFoundError:
@@ -34,6 +36,7 @@ def describe(folder: Path) -> list[str]:
     for key, value in record.items():
         if value not in (None, "", [], {}):
             lines += _lines(key, value, indent=1)
+    lines += by_class(folder) or by_class(folder, split="dev")
     files = sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     return [*lines, f"  files: {', '.join(files)}"]
 
