@@ -59,12 +59,14 @@ class Family:
         lr: None = the rate that the encoder's recipe has for ``full``, what its weights bear, but at most
             :data:`LR`.
         batch_size: texts, or streams, a step at most; None = that is no question here.
+        beside: files beside the weights that an encoder does not need, but its objective does.
     """
 
     module: str
     objective: str
     lr: float | None
     batch_size: int | None
+    beside: tuple[str, ...] = ()
 
 
 LR = 1e-4
@@ -74,7 +76,13 @@ FAMILIES = {
     "harness.encoders.gpt.load": Family("harness.adaptation.causal", "causal language model", None, 32),
     # rate and batch: Howard & Ruder 2018, section 4.1
     "harness.encoders.awd_lstm.load": Family("harness.adaptation.awd_lstm", "language model", 4e-3, 64),
-    "harness.encoders.elmo.load": Family("harness.adaptation.elmo", "bidirectional language model", None, 32),
+    "harness.encoders.elmo.load": Family(
+        "harness.adaptation.elmo",
+        "bidirectional language model",
+        None,
+        32,
+        beside=("softmax.safetensors", "vocabulary.txt"),
+    ),
     # the rate with which word2vec starts
     "harness.encoders.static.load": Family("harness.adaptation.vectors", "skip-gram", 0.025, None),
     "harness.encoders.fasttext.load": Family("harness.adaptation.subwords", "skip-gram", 0.025, None),

@@ -22,7 +22,7 @@ from harness.errors import HarnessError
 from harness.features.store import Store
 from harness.fingerprint import data_fingerprint, files_fingerprint
 from harness.identity import ADAPT_VERSION, identity
-from harness.resolve import Cell
+from harness.resolve import Cell, verify
 from harness.task import Splits
 
 TOLD = "adapted.json"
@@ -116,6 +116,7 @@ class Adapter:
             raise HarnessError(f"strategy.adapt: {config.get('name')} cannot be adapted; leave it out")
         find = config.get("_files_")
         files = locate(find)(config, self.cell.cache_dir) if find else {}
+        files |= {name: path for name in its.beside for path in _beside(files, name)}
         parts = {
             "encoder": {
                 k: v for k, v in identity(config, group="encoder").items() if k not in (*META, "name")
@@ -210,6 +211,7 @@ class Adapter:
         )
         torch.manual_seed(job.seed)
         told: Told = self._module(member)("adapt")(job)
+        verify(self.cell)
         told.seconds = time.perf_counter() - begin
         told.notes = [_said(member, self.texts, told), *told.notes]
         (folder / TOLD).write_text(json.dumps(told.to_json()), encoding="utf-8")
@@ -221,6 +223,12 @@ def _changed(config: Config, place: Place, change: Callable[[Config], Config], o
         return change(own)
     head, *rest = place
     return {**config, head: _changed(config[head], tuple(rest), change, own)}
+
+
+def _beside(files: Mapping[str, Path], name: str) -> list[Path]:
+    """The file of that name in the folder of the weights, if it is there."""
+    path = files["weights"].parent / name
+    return [path] if path.is_file() else []
 
 
 def _said(member: Member, texts: Texts, told: Told) -> str:
