@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import HarnessError
-from harness.leaderboard.board import Board
+from harness.leaderboard.board import Board, Table
 from harness.leaderboard.bootstrap import Spread, of_row
 from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import Sample, Samples
@@ -39,7 +39,7 @@ def across(board: Board, samples: Samples) -> View:
     by_table = [{row.name: row for row in t.rows if row.mean is not None} for t in tables]
     names = sorted(set().union(*by_table))
     whole = [n for n in names if all(n in rows for rows in by_table)]
-    view = View("across", f"Over {len(tables)} tasks: " + ", ".join(t.title for t in tables), [])
+    view = View("across", f"Over {len(tables)} tasks: " + ", ".join(map(_named, tables)), [])
     _explain(view, whole, names, metrics={(t.metric, t.maximize) for t in tables})
     if not whole:
         return view
@@ -56,6 +56,11 @@ def across(board: Board, samples: Samples) -> View:
     else:
         view.notes.append("no Friedman test: it takes at least 5 tasks and 3 systems")
     return view
+
+
+def _named(table: Table) -> str:
+    apart = "".join(f", {key} {value}" for key, value in table.part.items())
+    return f"{table.task} ({table.metric}{apart})"
 
 
 def _explain(
