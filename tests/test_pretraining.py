@@ -185,13 +185,18 @@ def letters(tokenizer: Any, ids: Any) -> str:
     return "".join(p.removeprefix("##").removeprefix("\u0120") for p in pieces)
 
 
-def test_short_rows_stand_at_every_position(corpus: Corpus) -> None:
-    objective = prepared("bert", corpus, "encoder.rows=line", "encoder.shift_from=1")
-    early = [b.tensors["position_ids"] for b in objective.batches(seed=0, epoch=0)]
-    assert all(set(p[:, 0].tolist()) == {0} for p in early)
-    later = [b for epoch in range(1, 9) for b in objective.batches(seed=0, epoch=epoch)]
-    seen = torch.cat([b.tensors["position_ids"].flatten() for b in later])
-    assert set(seen.tolist()) == set(range(24))
+def test_rows_of_a_line_come_first_and_long_ones_after_some_passes(corpus: Corpus) -> None:
+    objective = prepared("bert", corpus, "encoder.rows=line", "encoder.long_from=1")
+    lines = {tuple(line.ids.tolist()) for document in objective.train for line in document}
+
+    def rows(epoch: int) -> list[tuple[int, ...]]:
+        found = objective._rows(np.random.default_rng(epoch), epoch=epoch)
+        return [tuple(r.ids[1:-1].tolist()) for r in found]
+
+    assert set(rows(0)) <= lines
+    later = [row for epoch in range(1, 9) for row in rows(epoch)]
+    assert any(row in lines for row in later)
+    assert max(map(len, later)) > max(map(len, lines))
 
 
 def test_next_sentence_pairs(corpus: Corpus) -> None:

@@ -4,8 +4,9 @@
 as ``[MASK]``, 10 % as a random piece, 10 % as they are, and the loss is the mean cross-entropy of the true
 pieces there. The 15 % and the three shares hold for each row and for the whole, the latter by chance.
 
-After ``shift_from`` passes a row shorter than the longest starts at a random position, so that all
-positions are trained; from the first pass on this would keep a small model on its plateau for longer.
+A small model leaves its plateau sooner on rows of one line; after ``long_from`` passes half of the documents
+are read in rows of full length, so that all positions are trained: short rows first, then long ones, as the
+published models were trained (appendix A.2).
 
 **Next sentence** (optional). A row holds two stretches of text, ``[CLS] a [SEP] b [SEP]``; in half of the
 rows b follows a in its document, in the others it comes from another one. The pooler is trained by telling
@@ -62,7 +63,7 @@ class MaskedLM(Objective):
             ``mixed`` = in each pass half of the documents so, half so.
         batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
         next_sentence: train the pooler, too.
-        shift_from: passes after which rows start at random positions.
+        long_from: with ``line``, passes after which it is ``mixed``.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class MaskedLM(Objective):
         rows: str,
         batch_rows: int,
         next_sentence: bool,
-        shift_from: int = 0,
+        long_from: int = 0,
     ) -> None:
         if rows not in ROWS:
             raise HarnessError(f"encoder.rows={rows}: mixed, document or line is wanted")
         self.family, self.block, self.recipe = "bert", block, recipe
         self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
-        self.batch_rows, self.next_sentence, self.shift_from = batch_rows, next_sentence, shift_from
+        self.batch_rows, self.next_sentence, self.long_from = batch_rows, next_sentence, long_from
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
@@ -106,11 +107,12 @@ class MaskedLM(Objective):
             rows += [_single(row) for group in groups for row in pack(group, room)]
         return rows
 
-    def _rows(self, rng: np.random.Generator) -> list[_Row]:
+    def _rows(self, rng: np.random.Generator, *, epoch: int) -> list[_Row]:
         """Rows of one pass."""
         if self.next_sentence:
             return list(pairs(self.train, self.block.positions - 3, rng))
-        share = {"document": 1.0, "mixed": 0.5, "line": 0.0}[self.rows]
+        rows = "mixed" if self.rows == "line" and epoch >= self.long_from else self.rows
+        share = {"document": 1.0, "mixed": 0.5, "line": 0.0}[rows]
         return self._single_rows(self.train, rng.random(len(self.train)) < share)
 
     def build(self) -> torch.nn.Module:
@@ -135,12 +137,12 @@ class MaskedLM(Objective):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, epoch])
-        rows = self._rows(rng)
+        rows = self._rows(rng, epoch=epoch)
         units = self.batch_rows * self.block.positions
         for chosen in batched([len(r.ids) for r in rows], units, rng):
-            yield self._batch([rows[i] for i in chosen], rng, shift=epoch >= self.shift_from)
+            yield self._batch([rows[i] for i in chosen], rng)
 
-    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator, *, shift: bool) -> Batch:
+    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator) -> Batch:
         ids = padded([r.ids for r in rows], PAD)
         shown, labels = mask(ids, size=self.vocabulary_size(), rng=rng)
         tensors = {
@@ -148,9 +150,6 @@ class MaskedLM(Objective):
             "labels": torch.from_numpy(labels),
             "attention_mask": torch.from_numpy((ids != PAD).astype(np.int64)),
         }
-        room = self.block.positions - ids.shape[1] if shift else 0
-        first = rng.integers(room + 1, size=(len(ids), 1))
-        tensors["position_ids"] = torch.from_numpy(first + np.arange(ids.shape[1]))
         if self.next_sentence:
             tensors["token_type_ids"] = torch.from_numpy(padded([r.segments for r in rows], 0))
             tensors["other"] = torch.tensor([r.other for r in rows])
@@ -208,7 +207,7 @@ class MaskedLM(Objective):
 
 
 def _encode(model: Any, tensors: dict[str, Tensor]) -> Any:
-    takes = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+    takes = ("input_ids", "attention_mask", "token_type_ids")
     return model.bert(**{k: tensors[k] for k in takes if k in tensors})
 
 

@@ -55,7 +55,6 @@ class BiLMObjective(Objective):
         softmax: ``full``, ``adaptive``, or ``auto`` = by the number of classes.
         row_words: most words of a row; each row draws its own from a quarter of this to this.
         batch_words: words a step.
-        half: weights are kept in half precision.
     """
 
     def __init__(
@@ -68,13 +67,12 @@ class BiLMObjective(Objective):
         softmax: str,
         row_words: int,
         batch_words: int,
-        half: bool = False,
     ) -> None:
         if softmax not in SOFTMAX:
             raise HarnessError(f"encoder.softmax={softmax}: {did_you_mean(softmax, SOFTMAX)}")
         self.family, self.options, self.recipe, self.softmax = "elmo", options, recipe, softmax
         self.max_vocabulary, self.min_frequency = max_vocabulary, min_frequency
-        self.row_words, self.batch_words, self.half = row_words, batch_words, half
+        self.row_words, self.batch_words = row_words, batch_words
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
@@ -186,11 +184,10 @@ class BiLMObjective(Objective):
         ``softmax.safetensors``, which an encoder does not need."""
         from safetensors.torch import save
 
-        model.encoder.save(folder, half=self.half)
+        model.encoder.save(folder)
         (folder / "vocabulary.txt").write_text("\n".join([*self.words, ""]), encoding="utf-8")
-        kind = torch.float16 if self.half else torch.float32
         softmax = {k: v for k, v in model.state_dict().items() if not k.startswith("encoder.")}
-        packed_softmax = save({k: v.detach().cpu().to(kind).contiguous() for k, v in softmax.items()})
+        packed_softmax = save({k: v.detach().cpu().contiguous() for k, v in softmax.items()})
         (folder / "softmax.safetensors").write_bytes(packed_softmax)
 
     def vocabulary_size(self) -> int:
@@ -239,7 +236,6 @@ def elmo(
     *, recipe: Mapping[str, Any], cells: int, projection: int, layers: int, clip: float | None,
     dropout: float, characters: int, filters: Sequence[Sequence[int]], highways: int, max_characters: int,
     skip: bool, max_vocabulary: int, min_frequency: int, softmax: str, row_words: int, batch_words: int,
-    half: bool,
 ) -> BiLMObjective:  # fmt: skip
     """What ``conf/pretrain/encoder/elmo.yaml`` names: :class:`BiLMObjective` from plain, checked options."""
     from harness.pretraining.factories import the_recipe
@@ -271,5 +267,4 @@ def elmo(
         softmax=softmax,
         row_words=whole("row_words", row_words),
         batch_words=whole("batch_words", batch_words),
-        half=truth("encoder.half", half),
     )

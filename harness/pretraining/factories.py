@@ -42,7 +42,7 @@ def the_recipe(given: Mapping[str, Any]) -> Recipe:
 def bert(
     *, recipe: Mapping[str, Any], vocabulary: int, lower: bool, rows: str, batch_rows: int,
     next_sentence: bool, layers: int, width: int, heads: int, feed_forward: int, positions: int,
-    activation: str, dropout: float, shift_from: int,
+    activation: str, dropout: float, long_from: int,
 ) -> MaskedLM:  # fmt: skip
     """See :class:`harness.pretraining.bert.MaskedLM` and :class:`harness.pretraining.pieces.Block`."""
     return MaskedLM(
@@ -53,7 +53,7 @@ def bert(
         rows=rows,
         batch_rows=_count("encoder.batch_rows", batch_rows),
         next_sentence=truth("encoder.next_sentence", next_sentence),
-        shift_from=number(low=0, whole=True)("encoder.shift_from", shift_from),
+        long_from=number(low=0, whole=True)("encoder.long_from", long_from),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.errors import HarnessError, did_you_mean
 from harness.paths import conf_dir
 from harness.pretraining.base import Budget
-from harness.settings import choice, number, optional, text
+from harness.settings import choice, number, optional, text, truth
 
 FOLDER = "pretrain"
 TEXT = ("corpus", "output", "encoding", "column", "split")
@@ -111,6 +111,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(config)
     out["seed"] = number(low=0, high=2**32 - 1, whole=True)("seed", config["seed"])
     out["held_out"] = number(low=0, high=0.9)("held_out", config["held_out"])
+    out["half"] = truth("half", config["half"])
     out["overwrite"] = choice("never", "always")("overwrite", config["overwrite"])
     for key in TEXT:
         out[key] = text(key, config[key])
