@@ -44,7 +44,7 @@ class WandbLog(Log):
         from pytorch_lightning.loggers import WandbLogger
 
         self.folder = cell.folder
-        self.run = _start(_facts(cell), folder=cell.folder, mode=mode)
+        self.run = start(_facts(cell), folder=cell.folder, mode=mode)
         self.lightning = WandbLogger(experiment=self.run)
 
     def final(self, record: Record) -> None:
@@ -92,7 +92,7 @@ def facts(config: Mapping[str, Any], *, id: str, names: Mapping[str, str], title
     }
 
 
-def _start(facts: Mapping[str, Any], *, folder: Path, mode: str) -> Any:
+def start(facts: Mapping[str, Any], *, folder: Path, mode: str) -> Any:
     """A new run; where the server cannot be reached any more, one on disk."""
     import wandb
 
@@ -166,7 +166,7 @@ def end(folder: Path) -> None:
     names = {"task": record.task, "encoder": record.encoder, "strategy": record.strategy}
     title = "/".join([*names.values(), record.cell, f"seed-{record.seed}"])
     told = facts(config, id=run_id(record.cell, record.seed), names=names, title=title)
-    run = _start(told, folder=folder, mode=wandb_mode(config.get("logger") or {}))
+    run = start(told, folder=folder, mode=wandb_mode(config.get("logger") or {}))
     for point in points:
         run.log(point)
     run.summary.update(final_values(record))

@@ -87,6 +87,7 @@ class Run:
             ``log_seconds``.
         say: shows a line of progress.
         world: the ranks that train it together; None = this process alone.
+        about: what a log is told of it.
     """
 
     corpus: Corpus
@@ -97,6 +98,7 @@ class Run:
     trainer: Mapping[str, Any]
     say: Progress
     world: World | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

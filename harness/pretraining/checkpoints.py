@@ -51,3 +51,8 @@ def _read(path: Path) -> bool:
     if "pretraining" not in state:
         raise ValueError("it is no checkpoint of a pretraining")
     return True
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """Steps that a checkpoint has behind it; 0 without one."""
+    return 0 if checkpoint is None else int(checkpoint.stem.rpartition("-")[2])

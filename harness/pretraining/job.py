@@ -23,6 +23,7 @@ from harness.fingerprint import data_fingerprint, file_fingerprint
 from harness.lease import Leases
 from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
 from harness.pretraining.corpus import Corpus, read_corpus
+from harness.pretraining.logs import about, check_log, keep_wandb
 from harness.pretraining.settings import budget, options, work_folder
 from harness.provenance import git_state, host, versions
 from harness.record import write_atomic
@@ -61,22 +62,22 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         say(f"{output} is complete already; overwrite=always makes it anew")
         return there
     pretrainer = the_pretrainer(config["encoder"])
+    check_log(config["trainer"])
     with _lease(work):
         _clear(work, identity)
         folder = work / "result"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         begin = time.perf_counter()
-        outcome = _trained(
-            pretrainer,
-            Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say),
-            config,
-        )
+        told = about(config, identity=identity, corpus=corpus.fingerprint)
+        run = Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say, about=told)
+        outcome = _trained(pretrainer, run, config)
         record = the_record(config, corpus, outcome, identity=identity, command=command)
         record["loads_as"] = pretrainer.family
         record["total_seconds"] = time.perf_counter() - begin
         record["files"] = {p.name: file_fingerprint(p) for p in sorted(folder.iterdir()) if p.is_file()}
         _keep_curves(work, folder)
+        keep_wandb(work, folder)
         write_atomic(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
         _publish(folder, output)
         _empty(work)
@@ -95,12 +96,14 @@ def _trained(pretrainer: Pretrainer, run: Run, config: Mapping[str, Any]) -> Out
         return pretrainer.pretrain(run)
     if not isinstance(pretrainer, Objective):
         raise HarnessError(
-            f"trainer.devices={devices}: encoder={name} is not trained by gradients that could be summed over "
-            "them; give trainer.devices=1"
+            f"trainer.devices={devices}: encoder={name} is not trained by gradients that could be "
+            "summed over them; give trainer.devices=1"
         )
     from harness.pretraining.ranks import RankedJob, pretrain_on_ranks
 
-    return pretrain_on_ranks(RankedJob(dict(config), run.work, run.corpus, run.folder), say=run.say)
+    return pretrain_on_ranks(
+        RankedJob(dict(config), run.work, run.corpus, run.folder, run.about), say=run.say
+    )
 
 
 def the_pretrainer(encoder: Mapping[str, Any]) -> Pretrainer:

@@ -9,6 +9,7 @@ first rank talks, keeps states, measures and saves.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,14 @@ class RankedJob:
         folder: the work folder, which gets the ranks' output as ``log.txt``.
         corpus: divided.
         result: the folder for the encoder's files.
+        about: what a log is told.
     """
 
     config: dict[str, Any]
     folder: Path
     corpus: Corpus
     result: Path
+    about: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ def run_rank(job: RankedJob, progress: Any, world: World) -> None:
             trainer,
             say if world.first else _silent,
             world,
+            job.about,
         )
     )
     progress({"outcome": outcome})

@@ -23,7 +23,8 @@ from torch import nn
 from harness.ddp import ALONE
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, Budget, Objective, Outcome, Run, Seen
-from harness.pretraining.checkpoints import Checkpoints
+from harness.pretraining.checkpoints import Checkpoints, step_of
+from harness.pretraining.logs import Log
 from harness.pretraining.ranks import Step, minimised, share, share_carry, together, whole_carry
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -206,8 +207,20 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     model = objective.build()
     budget = run.budget.or_epochs(objective.recipe.epochs)
     module = PretrainModule(objective, model, run, budget)
-    fit(module, Stream(objective, module, run.seed), run)
-    model.eval()
+    log = Log(run)
+    try:
+        fit(module, Stream(objective, module, run.seed), run, log=log)
+        outcome = _finished(module, run)
+    except BaseException as e:
+        log.close(None, e)
+        raise
+    log.close(outcome)
+    return outcome
+
+
+def _finished(module: PretrainModule, run: Run) -> Outcome:
+    """Measured and saved, by the first rank."""
+    objective, model = module.objective, module.model.eval()
     with torch.no_grad():
         held = objective.held_out(model) if run.corpus.held_out and module.world.first else None
     if module.world.first:
@@ -224,7 +237,14 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     )
 
 
-def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence[pl.Callback] = ()) -> None:
+def fit(
+    module: PretrainModule,
+    stream: Stream,
+    run: Run,
+    *,
+    callbacks: Sequence[pl.Callback] = (),
+    log: Log | None = None,
+) -> None:
     """Train until the budget is used up, from the last good checkpoint in ``run.work``."""
     checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
     last = module.world.on_first(lambda: checkpoints.newest(say=run.say))
@@ -235,7 +255,7 @@ def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence
         devices=run.trainer.get("devices", 1),
         precision=run.trainer.get("precision", "32-true"),
         max_epochs=-1,
-        logger=_logger(run, resumed=last is not None) if module.world.first else False,
+        logger=log.lightning(step=step_of(last)) if log and module.world.first else False,
         callbacks=[checkpoints, *callbacks],
         default_root_dir=str(run.work),
         enable_checkpointing=False,
@@ -250,19 +270,3 @@ def fit(module: PretrainModule, stream: Stream, run: Run, *, callbacks: Sequence
         if trainer.interrupted:
             raise KeyboardInterrupt from None
         raise
-
-
-def _logger(run: Run, *, resumed: bool) -> Any:
-    kind = run.trainer.get("logger") or "none"
-    if kind == "none":
-        return False
-    if kind == "csv":
-        from pytorch_lightning.loggers import CSVLogger
-
-        taken = len(list(run.work.glob("log/part-*")))
-        return CSVLogger(save_dir=run.work, name="log", version=f"part-{taken}")
-    if kind == "wandb":
-        from pytorch_lightning.loggers import WandbLogger
-
-        return WandbLogger(save_dir=run.work, project="harness-pretrain", resume="allow" if resumed else None)
-    raise HarnessError(f"trainer.logger={kind}: none, csv or wandb is wanted")
