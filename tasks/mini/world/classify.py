@@ -128,7 +128,7 @@ class SensePairs:
         build = _around_noun if isinstance(word.word, Noun) else _around_verb
         clause = build(self._grammar, topic, target, cue, plural)
         marks = [f"cue:{cue}"]
-        if draw.chance(0.55):
+        if draw.chance(0.35):
             marks.append("distractor:other_sense")
             clause = self._joined(clause, _plain_clause(self._grammar, other))
         elif draw.chance(0.5):

@@ -15,7 +15,7 @@ from tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, finish, nam
 from tasks.mini.world.lexicon import TITLES, Lexicon, Topic
 from tasks.mini.world.stems import FIRM, PERSON, PLACE, Name
 
-STORIES = 0.55
+STORIES = 0.7
 """Share of documents that are stories."""
 
 
@@ -69,7 +69,7 @@ class Corpus:
         draw, grammar = self.draw, self.grammar
         if draw.chance(0.1):
             return contrast(grammar, right=topic, wrong=self._other(topic))[0]
-        if draw.chance(0.12):
+        if draw.chance(0.08):
             link = [Token(draw.one(("while", "and", "but")), "SCONJ")]
             both = [grammar.clause(topic), grammar.clause(self._other(topic))]
             first, second = draw.shuffled(both)

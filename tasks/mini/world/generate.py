@@ -35,7 +35,7 @@ SIZES = {
     "topic": {"train": 300, "dev": 200, "test": 500},
     "ner": {"train": 300, "dev": 200, "test": 500},
     "qa": {"train": 400, "dev": 200, "test": 500},
-    "sense": {"train": 384, "dev": 192, "test": 480},
+    "sense": {"train": 1536, "dev": 192, "test": 480},
     "pos": {"train": 200, "dev": 200, "test": 500},
 }
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from tasks.mini.world.lexicon import DAYS, MONTHS, NUMBERS, Lexicon, Topic
 from tasks.mini.world.stems import PERSON, Noun, Verb
 
 OUTSIDE = "O"
-CROSS = 0.06
+CROSS = 0.03
 """Share of words that come from some other topic."""
 LONG_DISTANCE, NEGATION, COORDINATION, RELATIVE = "long_distance", "negation", "coordination", "relative"
 PASSIVE, PRONOUN = "passive", "pronoun"
@@ -85,7 +85,7 @@ class Grammar:
         """The topic itself, mostly; else general vocabulary, rarely another topic."""
         if self.draw.chance(CROSS):
             return self.draw.one(self._topics)
-        return self.lexicon.general if self.draw.chance(0.22) else topic
+        return self.lexicon.general if self.draw.chance(0.12) else topic
 
     def noun_phrase(self, topic: Topic, kind: str, *, deep: bool = True, noun: Noun | None = None) -> Phrase:
         """A phrase around a noun of ``kind`` (agents, things or places), or around ``noun``."""
@@ -93,7 +93,7 @@ class Grammar:
         plural = draw.chance(0.35)
         head = noun or draw.zipf(getattr(self.source(topic), kind))
         tokens = self._determiner(plural)
-        if draw.chance(0.3):
+        if draw.chance(0.45):
             tokens.append(Token(draw.zipf(self.source(topic).adjectives), "ADJ"))
         tokens.append(Token(head.form(plural), "NOUN"))
         if deep and draw.chance(0.07):

@@ -161,16 +161,16 @@ def lexicon() -> Lexicon:
 
 def _topic(name: str, stems: Stems, draw: Draw, *, size: int) -> Topic:
     """A topic of ``size`` times the usual number of words."""
-    acts = [stems.new() for _ in range(13 * size)]
-    happenings = [stems.new() for _ in range(9 * size)]
-    things = [stems.new() for _ in range(22 * size)]
-    plain = [f"{stems.new()}{'al' if i % 2 else 'ic'}" for i in range(7 * size)]
-    adjectives = [*plain, *(f"{n}ous" for n in things[: 7 * size]), *(f"un{a}" for a in plain[: 3 * size])]
-    agents = [*(f"{v}or" for v in acts[: 8 * size]), *(stems.new() for _ in range(3 * size))]
-    places = [*(f"{v}ery" for v in happenings[: 4 * size]), *(stems.new() for _ in range(2 * size))]
-    results = [f"{v}ment" for v in acts[7 * size : 13 * size]]
-    same_as_verb = [*acts[1 * size : 7 * size], *happenings[1 * size : 6 * size]]
-    adverbs = [f"{a}ly" for a in adjectives[: 6 * size]]
+    acts = [stems.new() for _ in range(9 * size)]
+    happenings = [stems.new() for _ in range(7 * size)]
+    things = [stems.new() for _ in range(14 * size)]
+    plain = [f"{stems.new()}{'al' if i % 2 else 'ic'}" for i in range(6 * size)]
+    adjectives = [*plain, *(f"{n}ous" for n in things[: 4 * size]), *(f"un{a}" for a in plain[: 2 * size])]
+    agents = [*(f"{v}or" for v in acts[: 5 * size]), *(stems.new() for _ in range(3 * size))]
+    places = [*(f"{v}ery" for v in happenings[: 3 * size]), *(stems.new() for _ in range(2 * size))]
+    results = [f"{v}ment" for v in acts[5 * size : 9 * size]]
+    same_as_verb = [*acts[1 * size : 4 * size], *happenings[1 * size : 4 * size]]
+    adverbs = [f"{a}ly" for a in adjectives[: 5 * size]]
     return Topic(
         name,
         tuple(Verb.of(w) for w in draw.shuffled(acts)),
