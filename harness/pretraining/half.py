@@ -8,8 +8,8 @@ import numpy as np
 
 
 def halve(folder: Path) -> None:
-    """Write the float32 numbers of each ``.safetensors`` and ``.hdf5`` file of ``folder`` as float16; one that is
-    out of its range (65,504) becomes the largest there is."""
+    """Write float32 numbers of each ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16; beyond 65,504
+    they become that."""
     for path in sorted(folder.iterdir()):
         if path.suffix == ".safetensors":
             _safetensors(path)

@@ -1,8 +1,9 @@
-"""Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER]``; default: the bundled ones.
+"""Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER]``.
 
-Each is made by one ``harness pretrain`` command, which ``manifest.json`` keeps beside seed, hashes and what was measured.
-Two commands run at a time, a thread each. On one machine and with the same libraries the files come out the
-same byte for byte; elsewhere they may differ in the last bits.
+Without a folder it makes the bundled ones anew. Each is made by one ``harness pretrain`` command, which
+``manifest.json`` keeps beside seed, hashes and what was measured. Two commands run at a time, a thread each.
+On one machine and with the same libraries the files come out the same byte for byte; elsewhere they may
+differ in the last bits.
 """
 
 from __future__ import annotations
@@ -97,9 +98,8 @@ def main(argv: list[str]) -> int:
     for left in folder.glob(".*.unfinished"):
         shutil.rmtree(left)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print(
-        f"{len(ZOO)} encoders are in {folder} ({size / 1e6:.1f} MB), {(time.monotonic() - begin) / 60:.0f} minutes"
-    )
+    took = (time.monotonic() - begin) / 60
+    print(f"{len(ZOO)} encoders are in {folder} ({size / 1e6:.1f} MB), {took:.0f} minutes")
     return 0
 
 
