@@ -8,8 +8,8 @@ import numpy as np
 
 
 def halve(folder: Path) -> None:
-    """Write float32 numbers of each ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16; beyond 65,504
-    they become that."""
+    """Write float32 numbers of each ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16, at most
+    65,504."""
     for path in sorted(folder.iterdir()):
         if path.suffix == ".safetensors":
             _safetensors(path)

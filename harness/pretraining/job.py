@@ -23,6 +23,7 @@ from harness.fingerprint import data_fingerprint, file_fingerprint
 from harness.lease import Leases
 from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
 from harness.pretraining.corpus import Corpus, read_corpus
+from harness.pretraining.half import halve
 from harness.pretraining.logs import about, check_log, keep_wandb
 from harness.pretraining.settings import budget, options, work_folder
 from harness.provenance import git_state, host, versions
@@ -72,6 +73,8 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         told = about(config, identity=identity, corpus=corpus.fingerprint)
         run = Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say, about=told)
         outcome = _trained(pretrainer, run, config)
+        if config["half"]:
+            halve(folder)
         record = the_record(config, corpus, outcome, identity=identity, command=command)
         record["loads_as"] = pretrainer.family
         record["total_seconds"] = time.perf_counter() - begin
