@@ -152,7 +152,7 @@ def encode(
     loaded = time.perf_counter()
     windows = sequences.tokenize(encoder.tokenizer, windowing(cell, task, encoder))
     spent = time.perf_counter() - loaded
-    load = loaded - begin - adapted.spent
+    load = loaded - begin - (adapter.last if adapter else 0.0)
     progress({"phase": "encode", "message": f"loaded in {load:.1f} s"})
     return Encoding(
         encoder=encoder,
@@ -217,9 +217,11 @@ def cached_features(
         strategy = Strategy.from_config(cell.config["strategy"])
         start = time.perf_counter()
         encoder = load_carried(cell, strategy, adapter)
-        adapted = adapter.adapted if adapter else adapted
-        load = time.perf_counter() - start - adapted.spent
-        adapted.write(folder)
+        load = time.perf_counter() - start
+        if adapter is not None:
+            load -= adapter.last
+            adapted = adapter.adapted
+            adapted.write(folder)
         device = pick_device(cell.config["trainer"]["accelerator"])
         write_features(
             folder,

@@ -82,7 +82,7 @@ class Adapter:
 
     Attributes:
         told: of each member, once :meth:`load` was called.
-        spent: see :class:`Adapted`.
+        spent: see :class:`Adapted`; ``last`` of this the last :meth:`load`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Adapter:
         limit = max(FEW_GB, float(cell.config["feature_cache_gb"]))
         self.store = Store(cell.cache_dir / "adapted", max_bytes=int(limit * 1e9))
         self.told: list[Told] = []
-        self.spent = self._loading = 0.0
+        self.spent = self.last = self._loading = 0.0
 
     def _member(self, place: Place, config: Config, texts: str) -> Member:
         options = filled(config, self.options)
@@ -157,7 +157,8 @@ class Adapter:
                 f"cache_dir={self.cell.cache_dir}: the adapted encoder cannot be kept there "
                 f"({e.strerror or e}); choose another with cache_dir=DIR"
             ) from e
-        self.spent = time.perf_counter() - begin - self._loading
+        self.last = time.perf_counter() - begin - self._loading
+        self.spent += self.last
         return encoder
 
     def _with(self, rest: list[Member], config: Config, make: Callable[[Config], Any]) -> Any:
@@ -177,12 +178,21 @@ class Adapter:
             changed = _changed(config, member.place, lambda own: module("placed")(own, folder), member.config)
             try:
                 return self._with(rest[1:], changed, make)
-            except HarnessError as e:
-                if self.store.whole(member.key):
-                    raise
+            except Exception as e:
+                self._refuse(e, member, folder)
                 raise OSError(f"{folder}: was evicted") from e
 
         return self.store.read(member.key, lambda folder: self._make(member, folder), read)[0]
+
+    def _refuse(self, error: Exception, member: Member, folder: Path) -> None:
+        """Raise what is wrong with an encoder whose folder is whole: to adapt it again would not mend it."""
+        if not self.store.whole(member.key):
+            return
+        if isinstance(error, HarnessError):
+            raise error
+        raise HarnessError(
+            f"{folder}: the adapted encoder cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
 
     def _module(self, member: Member) -> Callable[[str], Callable[..., Any]]:
         its = family(member.config)
