@@ -48,7 +48,7 @@ SWEEPS: dict[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Line:
-    """One comparison: ``a`` is claimed to be above ``b``; ``spread`` is of a - b, None for the reason ``why``."""
+    """``a`` is claimed to be above ``b``; ``spread`` is of a - b, None for the reason ``why``."""
 
     what: str
     a: str
