@@ -21,8 +21,8 @@ def conf_dir() -> Path:
     raise HarnessError(f"{package}: the installation has no conf folder; install transfer-harness again")
 
 
-def demo_dir() -> Path:
-    """The folder of the bundled demo's data and checkpoints; found without importing it.
+def mini_dir() -> Path:
+    """The folder of the mini world, its data and its encoders; found without importing it.
 
     Raises:
         HarnessError: the installation has none.
@@ -31,4 +31,4 @@ def demo_dir() -> Path:
     for folder in spec.submodule_search_locations or () if spec else ():
         if (Path(folder) / "mini").is_dir():
             return Path(folder).resolve() / "mini"
-    raise HarnessError("the bundled demo (tasks/mini) is not installed; install transfer-harness again")
+    raise HarnessError("the mini world (tasks/mini) is not installed; install transfer-harness again")

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 
 def register() -> None:
-    """Make ``${demo_dir:}`` known: the folder of the bundled demo, wherever it is installed. Idempotent."""
-    from harness.paths import demo_dir
+    """Make ``${mini_dir:}`` known: the folder of the mini world, wherever it is installed. Idempotent."""
+    from harness.paths import mini_dir
 
-    OmegaConf.register_new_resolver("demo_dir", lambda: str(demo_dir()), replace=True)
+    OmegaConf.register_new_resolver("mini_dir", lambda: str(mini_dir()), replace=True)

@@ -26,7 +26,7 @@ from harness.assemble import assemble, feature_key, load_carried
 from harness.cell import run_cell
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.paths import demo_dir
+from harness.paths import mini_dir
 from harness.predictions import read_predictions
 from harness.pretraining.base import Recipe
 from harness.resolve import Cell, prepare
@@ -331,7 +331,7 @@ def bert_without_decoder(folder: Path) -> Path:
     """The demo's BERT as many are published: a pooler and no decoder."""
     from transformers import AutoModel
 
-    source = demo_dir() / "bert"
+    source = mini_dir() / "bert"
     model = AutoModel.from_pretrained(source, add_pooling_layer=True)
     torch.nn.init.normal_(model.pooler.dense.weight)
     model.save_pretrained(folder)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from harness.data.loading import eval_plans, split_units, train_plans
 from harness.ddp import ALONE, Group, bit_sums, buckets, join_parts
 from harness.errors import HarnessError
-from harness.paths import demo_dir
+from harness.paths import mini_dir
 from harness.predictions import PREDICTIONS
 from harness.record import Record, read_record
 from harness.slots import make_slots
@@ -184,7 +184,7 @@ def test_slots_hold_the_devices_of_a_cell_or_are_refused(monkeypatch: pytest.Mon
 
 def _still(folder: Path) -> Path:
     """The bundled BERT without dropout."""
-    target = Path(shutil.copytree(demo_dir() / "bert", folder / "bert"))
+    target = Path(shutil.copytree(mini_dir() / "bert", folder / "bert"))
     config = json.loads((target / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (target / "config.json").write_text(json.dumps(config))

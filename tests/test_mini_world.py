@@ -15,7 +15,7 @@ import pytest
 from harness.build import build
 from harness.data.text import Text
 from harness.errors import HarnessError
-from harness.paths import demo_dir
+from harness.paths import mini_dir
 from harness.predictions import read_predictions, write_predictions
 from harness.task import Prediction, Splits
 from tasks.classification.task import TextClassification
@@ -27,7 +27,7 @@ from tasks.span_qa.reader import read_questions
 from tasks.tagging.columns import Layout, parse_lines
 from tests.cells import composed
 
-DATA = demo_dir() / "world" / "data"
+DATA = mini_dir() / "world" / "data"
 
 
 @pytest.fixture(scope="module")
