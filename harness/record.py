@@ -156,9 +156,8 @@ def read_record(folder: Path) -> Record:
         data = json.loads(raw)
         if data["schema"] > SCHEMA:
             raise NewerSchema(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
-        known = _checks(Record)
         data["costs"] = Costs(**_typed(Costs, data.get("costs", {})))
-        return Record(**_typed(Record, {k: v for k, v in data.items() if k in known}))
+        return Record(**_typed(Record, data))
     except (ValueError, KeyError, TypeError) as e:
         raise HarnessError(
             f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again"
@@ -192,11 +191,14 @@ def _checks(schema: type) -> dict[str, tuple[str, tuple[type, ...], tuple[type, 
 
 
 def _typed(schema: type, values: Any) -> dict[str, Any]:
-    """``values`` when each is of its field's type.
+    """Those of ``values`` that are fields, when each is of its field's type.
 
     Raises:
         TypeError: names the first that is not.
     """
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} is no mapping")
+    out = {}
     for name, (kind, valid, inside) in _checks(schema).items():
         if name not in values:
             continue
@@ -206,7 +208,8 @@ def _typed(schema: type, values: Any) -> dict[str, Any]:
             good = all(isinstance(v, inside) for v in value.values())
         if not good:
             raise TypeError(f"{name}={value!r} is no {kind}")
-    return dict(values)
+        out[name] = value
+    return out
 
 
 def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:

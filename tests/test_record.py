@@ -87,3 +87,15 @@ def test_half_a_surrogate_pair_is_written_and_read_back(tmp_path: Path) -> None:
     record = Record(status="failed", task="t", encoder="e", strategy="s", cell="c", seed=0, reason=text)
     write_record(tmp_path, record)
     assert read_record(tmp_path).reason == text
+
+
+def test_fields_that_a_later_harness_added_are_passed_over(tmp_path: Path) -> None:
+    write_record(tmp_path, Record("complete", "t", "e", "s", "c", 0))
+    path = tmp_path / "record.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "later": 1, "costs": {**data["costs"], "later_seconds": 1.0}}))
+    assert read_record(tmp_path).costs.train_seconds == 0.0
+    for costs in ("text", 5, [1]):
+        path.write_text(json.dumps({**data, "costs": costs}))
+        with pytest.raises(HarnessError, match="not a record"):
+            read_record(tmp_path)
