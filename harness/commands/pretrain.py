@@ -67,7 +67,8 @@ def summary(record: dict[str, Any]) -> str:
     if held is None:
         return told
     if held["perplexity_per_word"] is None:
-        more = ", ".join(f"{k} {v:.3f}" for k, v in held.items() if k.startswith("masked") and v is not None)
+        shown = [k for k in held if k.startswith("masked") or k == "pseudo_perplexity"]
+        more = ", ".join(f"{k} {held[k]:.3f}" for k in shown if held[k] is not None)
         return f"{told}\nheld out: {more or 'no measure'}; no perplexity per word: {held['undefined']}"
     unknown = f", {held['unknown_share']:.1%} of units unknown" if held["unknown_share"] else ""
     return (

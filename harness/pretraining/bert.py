@@ -19,7 +19,6 @@ instead is the loss with every piece masked exactly once, in :data:`ROUNDS` roun
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +30,25 @@ from torch import Tensor
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import Block, Pieces, batched, pack, padded, tokenise
+from harness.pretraining.next_sentence import CLS, SEP, Row, pairs
+from harness.pretraining.pieces import (
+    ROWS,
+    Block,
+    Pieces,
+    batched,
+    drawn_whole,
+    lines_of,
+    padded,
+    rows_of,
+)
+from harness.pretraining.pseudo import pseudo_perplexity, spread
+from harness.pretraining.shared_tokenizer import is_spaced, shared_word_pieces
 from harness.pretraining.word_pieces import SPECIAL, word_piece_tokenizer
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 ROUNDS = 7
 NO_LOSS = -100
-PAD, CLS, SEP, MASK = (SPECIAL.index(s) for s in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
-ROWS = ("mixed", "document", "line")
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """Ids with special units, their segments, words that begin in it, and whether b follows a (1 = no)."""
-
-    ids: np.ndarray
-    segments: np.ndarray
-    words: int
-    other: int = 0
+PAD, MASK = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]")
 
 
 class MaskedLM(Objective):
@@ -64,6 +64,8 @@ class MaskedLM(Objective):
         batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
         next_sentence: train the pooler, too.
         long_from: with ``line``, passes after which it is ``mixed``.
+        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.shared_tokenizer`).
+        pseudo_lines: held-out lines that the pseudo-perplexity is measured on.
     """
 
     def __init__(
@@ -77,43 +79,43 @@ class MaskedLM(Objective):
         batch_rows: int,
         next_sentence: bool,
         long_from: int = 0,
+        tokenizer: str | None = None,
+        pseudo_lines: int = 0,
     ) -> None:
         if rows not in ROWS:
             raise HarnessError(f"encoder.rows={rows}: mixed, document or line is wanted")
         self.family, self.block, self.recipe = "bert", block, recipe
         self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
         self.batch_rows, self.next_sentence, self.long_from = batch_rows, next_sentence, long_from
+        self.shared, self.pseudo_lines = tokenizer, pseudo_lines
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
         lines = [line for document in corpus.train for line in document]
-        self.tokenizer = word_piece_tokenizer(
-            lines, size=self.vocabulary, lower=self.lower, positions=self.block.positions
+        room = self.block.positions
+        self.tokenizer = (
+            word_piece_tokenizer(lines, size=self.vocabulary, lower=self.lower, positions=room)
+            if self.shared is None
+            else shared_word_pieces(self.shared, positions=room)
         )
         self.train = self._pieces(corpus.train)
         self.test = self._pieces(corpus.held_out)
         self.tokens_per_epoch = sum(len(line) for document in self.train for line in document)
 
     def _pieces(self, documents: Sequence[Document]) -> list[list[Pieces]]:
-        flat = iter(tokenise(self.tokenizer.backend_tokenizer, [line for d in documents for line in d]))
-        return [[p for p in (next(flat) for _ in d) if len(p)] for d in documents]
+        backend = self.tokenizer.backend_tokenizer
+        return lines_of(backend, documents, spaced=self.rows != "line" and is_spaced(backend))
 
-    def _single_rows(self, documents: Sequence[list[Pieces]], whole: np.ndarray) -> list[_Row]:
-        """Rows without pairs; a document whose ``whole`` is False has one line a row."""
-        room = self.block.positions - 2
-        rows: list[_Row] = []
-        for document, together in zip(documents, whole, strict=True):
-            groups = [document] if together else [[line] for line in document]
-            rows += [_single(row) for group in groups for row in pack(group, room)]
-        return rows
+    def _single_rows(self, documents: Sequence[list[Pieces]], whole: np.ndarray) -> list[Row]:
+        """Rows without pairs."""
+        return [_single(row) for row in rows_of(documents, whole, self.block.positions - 2)]
 
-    def _rows(self, rng: np.random.Generator, *, epoch: int) -> list[_Row]:
+    def _rows(self, rng: np.random.Generator, *, epoch: int) -> list[Row]:
         """Rows of one pass."""
         if self.next_sentence:
             return list(pairs(self.train, self.block.positions - 3, rng))
-        rows = "mixed" if self.rows == "line" and epoch >= self.long_from else self.rows
-        share = {"document": 1.0, "mixed": 0.5, "line": 0.0}[rows]
-        return self._single_rows(self.train, rng.random(len(self.train)) < share)
+        whole = drawn_whole(self.rows, len(self.train), rng, epoch=epoch, long_from=self.long_from)
+        return self._single_rows(self.train, whole)
 
     def build(self) -> torch.nn.Module:
         from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
@@ -142,7 +144,7 @@ class MaskedLM(Objective):
         for chosen in batched([len(r.ids) for r in rows], units, rng):
             yield self._batch([rows[i] for i in chosen], rng)
 
-    def _batch(self, rows: Sequence[_Row], rng: np.random.Generator) -> Batch:
+    def _batch(self, rows: Sequence[Row], rng: np.random.Generator) -> Batch:
         ids = padded([r.ids for r in rows], PAD)
         shown, labels = mask(ids, size=self.vocabulary_size(), rng=rng)
         tensors = {
@@ -192,8 +194,31 @@ class MaskedLM(Objective):
             words=None,
             unknown=0.0,
             why="a masked language model gives no probability of a text",
-            more={"masked_accuracy": right / max(1, total), "masked_nll": nll / max(1, total)},
+            more={
+                "masked_accuracy": right / max(1, total),
+                "masked_nll": nll / max(1, total),
+                **self._pseudo(model, device),
+            },
         )
+
+    def _pseudo(self, model: Any, device: torch.device) -> dict[str, float]:
+        lines = [line for document in self.test for line in document]
+        chosen = [lines[i].cut(0, self.block.positions - 2) for i in spread(len(lines), self.pseudo_lines)]
+        if not chosen:
+            return {}
+
+        def scores(shown: Tensor, places: Tensor) -> Tensor:
+            states = _encode(model, {"input_ids": shown}).last_hidden_state
+            out: Tensor = model.cls.predictions(states[torch.arange(len(places), device=device), places])
+            return out
+
+        rows = [_single(line).ids for line in chosen]
+        found, pieces = pseudo_perplexity(rows, scores, mask=MASK, first_text=len(SPECIAL), device=device)
+        self.notes.append(
+            f"pseudo-perplexity a piece (Salazar et al. 2020), over {len(rows)} held-out lines: each piece "
+            "was masked by itself; this is no perplexity and not comparable with one"
+        )
+        return {"pseudo_perplexity": found, "pseudo_lines": len(rows), "pseudo_pieces": pieces}
 
     def save(self, model: Any, folder: Path) -> None:
         model.save_pretrained(folder)
@@ -217,9 +242,9 @@ def _predict(model: Any, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor
     return model.cls.predictions(states[at]).float(), labels[at]
 
 
-def _single(row: Pieces) -> _Row:
+def _single(row: Pieces) -> Row:
     ids = np.concatenate([[CLS], row.ids, [SEP]])
-    return _Row(ids, np.zeros_like(ids), int(row.words.sum()))
+    return Row(ids, np.zeros_like(ids), int(row.words.sum()))
 
 
 def mask(ids: np.ndarray, *, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -243,44 +268,3 @@ def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
     text = ids >= len(SPECIAL)
     chosen = text & ((text.long().cumsum(1) - 1) % ROUNDS == offset)
     return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, NO_LOSS)
-
-
-def pairs(documents: Sequence[list[Pieces]], room: int, rng: np.random.Generator) -> Iterator[_Row]:
-    """Rows of two stretches of at most ``room`` units together; in half of them, as far as there is more than
-    one document, the second comes from another document."""
-    for number, document in enumerate(documents):
-        at = 0
-        while at < len(document):
-            first, second, at, other = _pair(documents, number, at, room=room, rng=rng)
-            first, second = _fit(first, second, room)
-            ids = np.concatenate([[CLS], first.ids, [SEP], second.ids, [SEP]])
-            segments = np.concatenate([np.zeros(len(first) + 2), np.ones(len(second) + 1)]).astype(np.int64)
-            yield _Row(ids, segments, int(first.words.sum() + second.words.sum()), int(other))
-
-
-def _pair(
-    documents: Sequence[list[Pieces]], number: int, at: int, *, room: int, rng: np.random.Generator
-) -> tuple[Pieces, Pieces, int, bool]:
-    """Both stretches, the line at which the next row starts, and whether the second is from elsewhere."""
-    lines, length, stop = documents[number], 0, at
-    while stop < len(lines) and (stop == at or length + len(lines[stop]) <= room):
-        length += len(lines[stop])
-        stop += 1
-    middle = at + 1 + int(rng.integers(max(1, stop - at - 1)))
-    first = Pieces.join(lines[at:middle])
-    alone = middle >= stop
-    if len(documents) > 1 and (alone or rng.random() < 0.5):
-        where = (number + 1 + int(rng.integers(len(documents) - 1))) % len(documents)
-        start = int(rng.integers(len(documents[where]))) if documents[where] else 0
-        second = documents[where][start:]
-        if second:
-            return first, Pieces.join(second), middle, True
-    rest = lines[middle:stop] or [first.cut(0, 0)]
-    return first, Pieces.join(rest), stop, False
-
-
-def _fit(first: Pieces, second: Pieces, room: int) -> tuple[Pieces, Pieces]:
-    """Both cut at their ends, the longer one first, until they fit."""
-    half = room // 2
-    a = min(len(first), max(half, room - len(second)))
-    return first.cut(0, a), second.cut(0, room - a)

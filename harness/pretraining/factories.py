@@ -12,9 +12,10 @@ from harness.pretraining.base import Recipe
 from harness.pretraining.bert import MaskedLM
 from harness.pretraining.gpt import CausalLM
 from harness.pretraining.pieces import Block
-from harness.settings import choice, number, optional, truth
+from harness.settings import choice, number, optional, text, truth
 
 _count = number(low=1, whole=True)
+_from_zero = number(low=0, whole=True)
 _RECIPE: dict[str, Any] = {
     "lr": number(low=0),
     "weight_decay": number(low=0),
@@ -42,7 +43,7 @@ def the_recipe(given: Mapping[str, Any]) -> Recipe:
 def bert(
     *, recipe: Mapping[str, Any], vocabulary: int, lower: bool, rows: str, batch_rows: int,
     next_sentence: bool, layers: int, width: int, heads: int, feed_forward: int, positions: int,
-    activation: str, dropout: float, long_from: int,
+    activation: str, dropout: float, long_from: int, tokenizer: str | None, pseudo_lines: int,
 ) -> MaskedLM:  # fmt: skip
     """See :class:`harness.pretraining.bert.MaskedLM` and :class:`harness.pretraining.pieces.Block`."""
     return MaskedLM(
@@ -53,13 +54,16 @@ def bert(
         rows=rows,
         batch_rows=_count("encoder.batch_rows", batch_rows),
         next_sentence=truth("encoder.next_sentence", next_sentence),
-        long_from=number(low=0, whole=True)("encoder.long_from", long_from),
+        long_from=_from_zero("encoder.long_from", long_from),
+        tokenizer=optional(text)("encoder.tokenizer", tokenizer),
+        pseudo_lines=_from_zero("encoder.pseudo_lines", pseudo_lines),
     )
 
 
 def gpt(
     *, recipe: Mapping[str, Any], vocabulary: int, batch_rows: int, block: str, layers: int, width: int,
-    heads: int, feed_forward: int, positions: int, activation: str, dropout: float,
+    heads: int, feed_forward: int, positions: int, activation: str, dropout: float, rows: str,
+    long_from: int, tokenizer: str | None,
 ) -> CausalLM:  # fmt: skip
     """See :class:`harness.pretraining.gpt.CausalLM` and :class:`harness.pretraining.pieces.Block`."""
     return CausalLM(
@@ -68,6 +72,9 @@ def gpt(
         vocabulary=_count("encoder.vocabulary", vocabulary),
         batch_rows=_count("encoder.batch_rows", batch_rows),
         kind=block,
+        rows=rows,
+        long_from=_from_zero("encoder.long_from", long_from),
+        tokenizer=optional(text)("encoder.tokenizer", tokenizer),
     )
 
 

@@ -1,9 +1,11 @@
 """GPT-2's objective (Radford et al. 2019): predict the next byte pair from all before it.
 
 Documents in random order, ``<|endoftext|>`` between them, are one stream that is cut into blocks of equal
-length. ``block=gpt2`` is the published block (norms before each part). ``block=bert`` is BERT's (norms behind
-each part) with a mask over what is to come: then this model and a BERT of the same size differ in nothing but
-mask, objective and vocabulary.
+length; or, ``rows`` other than ``stream``, a row is what it is for BERT, between two ``<|endoftext|>``.
+
+``block=gpt2`` is the published block (norms before each part). ``block=bert`` is BERT's (norms behind
+each part) with a mask over what is to come: with BERT's rows and its vocabulary (``tokenizer``), too, this
+model and a BERT of the same size differ in nothing but mask and objective.
 
 **Held out.** Each document is read alone, behind ``<|endoftext|>``; a document that is longer than the model
 reaches is read in windows that overlap by half, each unit predicted in the window that shows most before it.
@@ -23,10 +25,22 @@ from torch import Tensor
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import Block, Pieces, padded, tokenise
+from harness.pretraining.pieces import (
+    ROWS,
+    Block,
+    Pieces,
+    batched,
+    drawn_whole,
+    lines_of,
+    padded,
+    rows_of,
+    tokenise,
+)
+from harness.pretraining.shared_tokenizer import is_spaced, shared_byte_pairs
 from harness.pretraining.word_pieces import END, byte_pair_tokenizer
 
 BLOCKS = ("gpt2", "bert")
+STREAM = "stream"
 NO_LOSS = -100
 
 
@@ -39,25 +53,48 @@ class CausalLM(Objective):
         vocabulary: most units.
         batch_rows: blocks a step.
         kind: ``gpt2`` or ``bert``, which block.
+        rows: ``stream``, or as for :class:`harness.pretraining.bert.MaskedLM`; then ``batch_rows`` counts
+            rows of full length, or as many more shorter ones as hold as many units.
+        long_from: with ``line``, passes after which it is ``mixed``.
+        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.shared_tokenizer`).
     """
 
     def __init__(
-        self, block: Block, recipe: Recipe, *, vocabulary: int, batch_rows: int, kind: str = "gpt2"
+        self,
+        block: Block,
+        recipe: Recipe,
+        *,
+        vocabulary: int,
+        batch_rows: int,
+        kind: str = "gpt2",
+        rows: str = STREAM,
+        long_from: int = 0,
+        tokenizer: str | None = None,
     ) -> None:
         if kind not in BLOCKS:
             raise HarnessError(f"encoder.block={kind}: gpt2 or bert is wanted")
+        if rows not in (STREAM, *ROWS):
+            raise HarnessError(f"encoder.rows={rows}: stream, mixed, document or line is wanted")
+        self.rows, self.long_from, self.shared = rows, long_from, tokenizer
         self.family, self.block, self.recipe = "gpt", block, recipe
         self.vocabulary, self.batch_rows, self.kind = vocabulary, batch_rows, kind
         self.notes: list[str] = []
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
         texts = joined(corpus.train)
-        self.tokenizer = byte_pair_tokenizer(texts, size=self.vocabulary, positions=self.block.positions)
+        if self.shared is None:
+            room, end = self.block.positions, END
+            self.tokenizer = byte_pair_tokenizer(texts, size=self.vocabulary, positions=room)
+        else:
+            self.tokenizer, end = shared_byte_pairs(self.shared, positions=self.block.positions)
         backend = self.tokenizer.backend_tokenizer
-        self.end = int(self.tokenizer.convert_tokens_to_ids(END))
-        self.train = tokenise(backend, texts)
+        self.end = int(self.tokenizer.convert_tokens_to_ids(end))
+        if self.rows == STREAM:
+            self.train = [[pieces] for pieces in tokenise(backend, texts)]
+        else:
+            self.train = lines_of(backend, corpus.train, spaced=self.rows != "line" and is_spaced(backend))
         self.test = tokenise(backend, joined(corpus.held_out))
-        self.tokens_per_epoch = sum(map(len, self.train))
+        self.tokens_per_epoch = sum(len(line) for document in self.train for line in document)
 
     def build(self) -> torch.nn.Module:
         from transformers import BertLMHeadModel, GPT2LMHeadModel
@@ -110,15 +147,24 @@ class CausalLM(Objective):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, epoch])
-        order = rng.permutation(len(self.train))
         stop = Pieces(np.array([self.end]), np.array([0]))
-        parts = [stop, *(part for i in order for part in (self.train[i], stop))]
+        if self.rows != STREAM:
+            yield from self._rows(rng, stop, epoch=epoch)
+            return
+        order = rng.permutation(len(self.train))
+        parts = [stop, *(part for i in order for part in (*self.train[i], stop))]
         stream = Pieces.join(parts)
         width = self.block.positions
         rows = [stream.cut(at, at + width + 1) for at in range(0, len(stream) - 1, width)]
         order = rng.permutation(len(rows))
         for at in range(0, len(rows), self.batch_rows):
             yield self._batch([rows[i] for i in order[at : at + self.batch_rows]])
+
+    def _rows(self, rng: np.random.Generator, stop: Pieces, *, epoch: int) -> Iterator[Batch]:
+        whole = drawn_whole(self.rows, len(self.train), rng, epoch=epoch, long_from=self.long_from)
+        rows = [Pieces.join([stop, r, stop]) for r in rows_of(self.train, whole, self.block.positions - 2)]
+        for chosen in batched([len(r) for r in rows], self.batch_rows * self.block.positions, rng):
+            yield self._batch([rows[i] for i in chosen])
 
     def _batch(self, rows: Sequence[Pieces]) -> Batch:
         ids = padded([r.ids for r in rows], NO_LOSS)

@@ -26,6 +26,7 @@ from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.half import halve
 from harness.pretraining.logs import about, check_log, keep_wandb
 from harness.pretraining.settings import budget, options, work_folder
+from harness.pretraining.shared_tokenizer import tokenizer_file
 from harness.provenance import git_state, host, versions
 from harness.record import write_atomic
 
@@ -124,6 +125,9 @@ def the_pretrainer(encoder: Mapping[str, Any]) -> Pretrainer:
 def job_identity(config: Mapping[str, Any], corpus: Corpus) -> str:
     """Hex digest of everything that decides what comes out."""
     told = {k: v for k, v in config.items() if k not in (*UNIMPORTANT, "trainer")}
+    if config["encoder"].get("tokenizer") is not None:
+        file = tokenizer_file(config["encoder"]["tokenizer"])
+        told["encoder"] = {**config["encoder"], "tokenizer": file_fingerprint(file)}
     told["precision"] = config["trainer"]["precision"]
     return data_fingerprint([told, corpus.fingerprint])
 

@@ -98,6 +98,34 @@ def pack(lines: Sequence[Pieces], room: int) -> Iterator[Pieces]:
         yield Pieces.join(row)
 
 
+ROWS: dict[str, float] = {"mixed": 0.5, "document": 1.0, "line": 0.0}
+"""How rows are made: the share of the documents whose lines stand together."""
+
+
+def rows_of(documents: Sequence[Sequence[Pieces]], whole: np.ndarray, room: int) -> list[Pieces]:
+    """Rows of at most ``room`` units; a document whose ``whole`` is False has one line a row."""
+    groups = (
+        group
+        for document, together in zip(documents, whole, strict=True)
+        for group in ([document] if together else [[line] for line in document])
+    )
+    return [row for group in groups for row in pack(group, room)]
+
+
+def lines_of(backend: Any, documents: Sequence[Sequence[str]], *, spaced: bool) -> list[list[Pieces]]:
+    """The pieces of each line that has any; ``spaced`` = with the blank that stands before each line but a
+    document's first."""
+    texts = [f" {line}" if spaced and i else line for d in documents for i, line in enumerate(d)]
+    flat = iter(tokenise(backend, texts))
+    return [[p for p in (next(flat) for _ in d) if len(p)] for d in documents]
+
+
+def drawn_whole(rows: str, count: int, rng: np.random.Generator, *, epoch: int, long_from: int) -> np.ndarray:
+    """For each of ``count`` documents whether its lines stand together in this pass."""
+    share = ROWS["mixed" if rows == "line" and epoch >= long_from else rows]
+    return rng.random(count) < share
+
+
 def batched(lengths: Sequence[int], units: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Numbers of rows by batch, in random order: as many rows as make at most ``units`` units when they are
     padded to the longest, one at least. Rows of a batch are neighbours in length within pools of
