@@ -19,6 +19,8 @@ families: {families}
 
   budget.epochs= budget.tokens= budget.seconds= budget.steps=   how long; the first that is reached
   seed=0  held_out=0.05  overwrite=always  trainer.precision=bf16-mixed  trainer.threads=1
+  trainer.devices=2  trainer.logger=wandb  encoder.tokenizer=OUTPUT   the vocabulary of another one
+  experiment=controlled_pretraining   a BERT and a GPT that differ in nothing but the objective
   --cfg job   prints the composed configuration and trains nothing
 
 example:
