@@ -1,13 +1,14 @@
 """Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER]``.
 
 Without a folder it makes the bundled ones anew. Each is made by one ``harness pretrain`` command, which
-``manifest.json`` keeps beside seed, hashes and what was measured. Two commands run at a time, a thread each.
-On one machine and with the same libraries the files come out the same byte for byte; elsewhere they may
-differ in the last bits.
+``manifest.json`` keeps beside seed, hashes (the corpus' is its text's) and what was measured. Two commands run
+at a time, a thread each. On one machine and with the same libraries the files come out the same byte for
+byte; elsewhere they may differ in the last bits.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -63,7 +64,7 @@ def make(folder: Path, members: Sequence[Member] = ZOO, *, corpus: Path = CORPUS
     with ThreadPoolExecutor(AT_ONCE) as pool:
         entries = list(pool.map(lambda member: _make_one(member, folder, corpus), members))
     manifest = {
-        "corpus": _digest(corpus),
+        "corpus": _text_digest(corpus),
         "encoders": dict(zip((m.name for m in members), entries, strict=True)),
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
@@ -85,6 +86,11 @@ def _make_one(member: Member, folder: Path, corpus: Path) -> dict[str, Any]:
         "versions": record["versions"],
         "files": {p.name: _digest(p) for p in sorted(output.iterdir())},
     }
+
+
+def _text_digest(path: Path) -> str:
+    data = path.read_bytes()
+    return hashlib.sha256(gzip.decompress(data) if path.suffix == ".gz" else data).hexdigest()
 
 
 def _digest(path: Path) -> str:
