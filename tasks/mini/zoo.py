@@ -1,8 +1,8 @@
 """Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER]``.
 
 Without a folder it makes the bundled ones anew. Each is made by one ``harness pretrain`` command, which
-``manifest.json`` keeps beside seed, hashes (the corpus' is its text's) and what was measured. Two commands run
-at a time, a thread each. On one machine and with the same libraries the files come out the same byte for
+``manifest.json`` keeps beside seed, hashes (the corpus' is its text's) and what was measured. Two commands
+run at a time, a thread each. On one machine and with the same libraries the files come out the same byte for
 byte; elsewhere they may differ in the last bits.
 """
 
