@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +152,19 @@ def test_two_ranks_end_with_the_weights_of_one_also_after_a_kill(family: str, tm
 
     with pytest.raises(KeyboardInterrupt):
         run_job(given("cut", 2), say=interrupt)
+    shutil.copytree(work_folder(tmp_path / "cut"), work_folder(tmp_path / "moved"))
     told: list[str] = []
     run_job(given("cut", 2), say=told.append)
     assert any(line.startswith("continues from step-0000000") for line in told)
     cut = weights(tmp_path / "cut")
     assert all(torch.equal(cut[name], tensor) for name, tensor in second.items())
     assert not work_folder(tmp_path / "cut").exists()
+    told = []
+    run_job(given("moved", 1), say=told.append)
+    assert any(line.startswith("continues from step-0000000") for line in told)
+    moved = weights(tmp_path / "moved")
+    for name, tensor in first.items():
+        torch.testing.assert_close(moved[name], tensor, rtol=1e-3, atol=2e-4)
 
 
 @pytest.mark.timeout(300)
