@@ -16,9 +16,9 @@ import torch
 import yaml
 from cells import composed
 from safetensors.torch import load_file
-from tiny_awd_lstm import demo_awd_lstm
-from tiny_elmo import demo_elmo
-from tiny_fasttext import demo_model
+from tiny_awd_lstm import awd_lstm_folder
+from tiny_elmo import elmo_folder
+from tiny_fasttext import fasttext_file
 
 from harness.adaptation.options import KEYS, Adapt, filled, members, parse, reason_against, resolved
 from harness.adaptation.run import Adapter
@@ -34,16 +34,16 @@ from harness.strategies.base import Strategy
 from harness.task import Splits
 
 ENCODERS = {
-    "demo_static": ["encoder=demo_static"],
-    "demo_bert": ["encoder=demo_bert"],
-    "demo_gpt": ["encoder=demo_gpt"],
-    "demo_concat": ["encoder=concat", "encoder@encoder.members.second=demo_gpt", "encoder.name=demo_concat"],
-    "demo_elmo": ["encoder=elmo", f"encoder.path={demo_elmo()}"],
-    "ulmfit": ["encoder=ulmfit", f"encoder.path={demo_awd_lstm()}"],
-    "ulmfit_bi": ["encoder=ulmfit_bi", f"encoder.path={demo_awd_lstm(both=True)}"],
-    "fasttext": ["encoder=fasttext", f"encoder.path={demo_model()}"],
+    "mini_static": ["encoder=mini_static"],
+    "mini_bert": ["encoder=mini_bert"],
+    "mini_gpt": ["encoder=mini_gpt"],
+    "mini_concat": ["encoder=concat", "encoder@encoder.members.second=mini_gpt", "encoder.name=mini_concat"],
+    "tiny_elmo": ["encoder=elmo", f"encoder.path={elmo_folder()}"],
+    "ulmfit": ["encoder=ulmfit", f"encoder.path={awd_lstm_folder()}"],
+    "ulmfit_bi": ["encoder=ulmfit_bi", f"encoder.path={awd_lstm_folder(both=True)}"],
+    "fasttext": ["encoder=fasttext", f"encoder.path={fasttext_file()}"],
 }
-QUICK = ["task=demo_topic", "limit=12", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
+QUICK = ["task=mini_topic", "limit=12", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
 ONCE = {"epochs": 1}
 
 
@@ -107,7 +107,7 @@ def folders(cell: Cell) -> list[Path]:
 
 
 def test_without_adapt_a_cell_is_what_it_was(tmp_path: Path) -> None:
-    plain = composed("encoder=demo_bert", "strategy=frozen", "task=demo_topic", f"cache_dir={tmp_path}")
+    plain = composed("encoder=mini_bert", "strategy=frozen", "task=mini_topic", f"cache_dir={tmp_path}")
     without = {**plain, "strategy": {k: v for k, v in plain["strategy"].items() if k != "adapt"}}
     ids = {prepare(plain).id, prepare(without).id}
     for value in (None, {}, {"epochs": 0, "lr": 1.0}, {"epochs": None}):
@@ -117,13 +117,13 @@ def test_without_adapt_a_cell_is_what_it_was(tmp_path: Path) -> None:
 
 
 def test_adapt_enters_the_cell_and_its_variant_and_defaults_are_no_other_cell(tmp_path: Path) -> None:
-    plain = cell_of(tmp_path, "demo_bert", "full")
-    once = cell_of(tmp_path, "demo_bert", "full", "strategy.adapt.epochs=2")
+    plain = cell_of(tmp_path, "mini_bert", "full")
+    once = cell_of(tmp_path, "mini_bert", "full", "strategy.adapt.epochs=2")
     assert once.config["strategy"]["adapt"] == {"epochs": 2, "lr": 1e-4, "batch_size": 32, "seed": 0}
     assert once.variant["strategy.adapt.epochs"] == 2
-    same = cell_of(tmp_path, "demo_bert", "full", "+strategy.adapt.epochs=2.0", "strategy.adapt.lr=1e-4")
-    whole = cell_of(tmp_path, "demo_bert", "full", "strategy.adapt={epochs: 2}")
-    other = cell_of(tmp_path, "demo_bert", "full", "strategy.adapt.epochs=3")
+    same = cell_of(tmp_path, "mini_bert", "full", "+strategy.adapt.epochs=2.0", "strategy.adapt.lr=1e-4")
+    whole = cell_of(tmp_path, "mini_bert", "full", "strategy.adapt={epochs: 2}")
+    other = cell_of(tmp_path, "mini_bert", "full", "strategy.adapt.epochs=3")
     assert len({once.id, same.id, whole.id}) == 1
     assert len({plain.id, once.id, other.id}) == 3
 
@@ -153,13 +153,13 @@ def test_every_strategy_of_the_installed_configuration_can_adapt() -> None:
 
 
 def test_rates_are_the_familys_and_members_of_a_joint_encoder_have_their_own(tmp_path: Path) -> None:
-    joint = cell_of(tmp_path, "demo_concat", "frozen", adapt=ONCE).config
+    joint = cell_of(tmp_path, "mini_concat", "frozen", adapt=ONCE).config
     assert joint["strategy"]["adapt"] == {"epochs": 1, "seed": 0}
     rates = [filled(config, Adapt(1)).lr for _, config in members(joint["encoder"])]
     assert rates == [0.025, 1e-4]
     both = cell_of(tmp_path, "ulmfit_bi", "ulmfit", adapt=ONCE).config["strategy"]["adapt"]
     assert both == {"epochs": 1, "lr": 4e-3, "batch_size": 64, "seed": 0}, "Howard & Ruder 2018, section 4.1"
-    static = composed("encoder=demo_static")["encoder"]
+    static = composed("encoder=mini_static")["encoder"]
     assert "batch_size" not in resolved(static, Adapt(1, batch_size=7))
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_continued_is_skipped_with_the_reason(tmp_path: Path) -> 
     )
     for name in ("model.safetensors", "vocab.txt"):
         (tmp_path / name).write_bytes(b"")
-    electra = cell_of(tmp_path, "demo_bert", "full", adapt=ONCE, path=str(tmp_path))
+    electra = cell_of(tmp_path, "mini_bert", "full", adapt=ONCE, path=str(tmp_path))
     assert electra.skip is not None
     assert "replaced tokens" in electra.skip
     (tmp_path / "config.json").write_text(
@@ -193,7 +193,7 @@ def test_an_adapted_cell_runs_and_seeds_share_the_adaptation(tmp_path: Path, enc
     first = run_cell(cell_of(tmp_path, encoder, "frozen", adapt=ONCE), events.append)
     assert first.status == "complete"
     assert any(e.get("phase") == "adapt" and e.get("epochs") == 1 for e in events)
-    count = 2 if encoder in ("demo_concat", "ulmfit_bi") else 1
+    count = 2 if encoder in ("mini_concat", "ulmfit_bi") else 1
     cell = cell_of(tmp_path, encoder, "frozen", adapt=ONCE, seed=1)
     assert len(folders(cell)) == count
     assert sum("adapted to" in note for note in first.notes) == count
@@ -215,7 +215,7 @@ def test_an_adapted_cell_runs_and_seeds_share_the_adaptation(tmp_path: Path, enc
 def test_every_strategy_gets_the_adapted_encoder(tmp_path: Path, strategy: str) -> None:
     weights = []
     for adapt in (None, ONCE | {"lr": 1e-2}):
-        cell = cell_of(tmp_path, "demo_gpt", strategy, adapt=adapt)
+        cell = cell_of(tmp_path, "mini_gpt", strategy, adapt=adapt)
         encoder = assemble(cell, lambda event: None).encoding.encoder
         weights.append(torch.cat([p.detach().flatten() for p in encoder.parameters()]))
     assert weights[0].shape == weights[1].shape
@@ -226,14 +226,14 @@ def test_cached_or_made_the_predictions_are_the_same(tmp_path: Path) -> None:
     scores = []
     for place in ("a", "b"):
         for run in range(2):  # the second finds what the first has left
-            cell = cell_of(tmp_path / place, "demo_bert", "full", adapt=ONCE)
+            cell = cell_of(tmp_path / place, "mini_bert", "full", adapt=ONCE)
             run_cell(replace(cell, folder=tmp_path / place / str(run)))
             scores.append(read_predictions(tmp_path / place / str(run)))
     assert all(s == scores[0] for s in scores)
 
 
 def test_adapted_features_are_other_features(tmp_path: Path) -> None:
-    plain, cell = (cell_of(tmp_path, "demo_gpt", "frozen", adapt=a) for a in (None, ONCE))
+    plain, cell = (cell_of(tmp_path, "mini_gpt", "frozen", adapt=a) for a in (None, ONCE))
     from harness.data.sequences import Sequences
     from harness.resolve import read_data
 
@@ -264,7 +264,7 @@ class Unlabelled:
         raise AssertionError(f"somebody looks at {name}")
 
 
-@pytest.mark.parametrize("encoder", ["demo_bert", "demo_static", "ulmfit", "demo_elmo"])
+@pytest.mark.parametrize("encoder", ["mini_bert", "mini_static", "ulmfit", "tiny_elmo"])
 def test_nothing_but_the_training_texts_decides_the_weights(tmp_path: Path, encoder: str) -> None:
     hidden: list[Any] = [Unlabelled(e) for e in TRAIN]
     found = []
@@ -275,13 +275,13 @@ def test_nothing_but_the_training_texts_decides_the_weights(tmp_path: Path, enco
         found.append(
             {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".f32")}
         )
-        if encoder == "demo_elmo":
+        if encoder == "tiny_elmo":
             from harness.encoders.elmo_files import read_options
             from harness.encoders.elmo_weights import read_weights
 
             weights = read_weights(folder / "weights.hdf5", read_options(folder / "options.json"))
             found[-1] = {k: v.tobytes() for k, v in weights.items()}
-        assert bool(adapter.told[0].before) == (bool(dev) and encoder != "demo_static"), "measured on dev"
+        assert bool(adapter.told[0].before) == (bool(dev) and encoder != "mini_static"), "measured on dev"
     assert found[0]
     assert found[0] == found[1]
 
@@ -290,7 +290,7 @@ def test_one_adaptation_a_seed_when_asked(tmp_path: Path) -> None:
     keys = {}
     for how in (0, "cell", 5):
         for seed in (0, 5):
-            cell = cell_of(tmp_path, "demo_bert", "frozen", adapt=ONCE | {"seed": how}, seed=seed)
+            cell = cell_of(tmp_path, "mini_bert", "frozen", adapt=ONCE | {"seed": how}, seed=seed)
             keys[how, seed] = adapter_of(cell).key
     assert keys[0, 0] == keys[0, 5] == keys["cell", 0]
     assert keys["cell", 5] == keys[5, 0] != keys[0, 0]
@@ -298,21 +298,21 @@ def test_one_adaptation_a_seed_when_asked(tmp_path: Path) -> None:
 
 def test_training_texts_raise_what_they_are_given(tmp_path: Path) -> None:
     """A language model that is adapted long enough to some sentences finds them likelier."""
-    cell = cell_of(tmp_path, "demo_gpt", "frozen", adapt={"epochs": 20, "lr": 3e-3})
+    cell = cell_of(tmp_path, "mini_gpt", "frozen", adapt={"epochs": 20, "lr": 3e-3})
     _, adapter = adapted(cell, Splits(TRAIN, TRAIN, []))
     told = adapter.told[0]
     assert told.after["perplexity per word"] < 0.5 * told.before["perplexity per word"]
 
 
 def test_divergence_fails_with_one_error_and_leaves_nothing(tmp_path: Path) -> None:
-    cell = cell_of(tmp_path, "demo_gpt", "frozen", adapt={"epochs": 4, "lr": 1000})
+    cell = cell_of(tmp_path, "mini_gpt", "frozen", adapt={"epochs": 4, "lr": 1000})
     with pytest.raises(HarnessError, match=r"diverged.*lower strategy.adapt.lr"):
         adapted(cell, Splits(examples(*["the river runs" + " the" * i for i in range(40)]), [], []))
     assert folders(cell) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    cell = cell_of(tmp_path, "demo_static", "frozen", adapt=ONCE)
+    cell = cell_of(tmp_path, "mini_static", "frozen", adapt=ONCE)
     cell.cache_dir.mkdir(parents=True, exist_ok=True)
     (cell.cache_dir / "adapted").write_text("in the way")
     with pytest.raises(HarnessError, match=r"cache_dir=.*cannot be kept"):
@@ -321,17 +321,17 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_texts_without_words_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="no text of the training split"):
-        adapter_of(cell_of(tmp_path, "demo_bert", "frozen", adapt=ONCE), Splits(examples("", " "), [], []))
+        adapter_of(cell_of(tmp_path, "mini_bert", "frozen", adapt=ONCE), Splits(examples("", " "), [], []))
 
 
 # by family
 
 
 def bert_without_decoder(folder: Path) -> Path:
-    """The demo's BERT as many are published: a pooler and no decoder."""
+    """The bundled BERT as many are published: a pooler and no decoder."""
     from transformers import AutoModel
 
-    source = mini_dir() / "bert"
+    source = mini_dir() / "zoo" / "bert"
     model = AutoModel.from_pretrained(source, add_pooling_layer=True)
     torch.nn.init.normal_(model.pooler.dense.weight)
     model.save_pretrained(folder)
@@ -342,7 +342,7 @@ def bert_without_decoder(folder: Path) -> Path:
 
 def test_a_checkpoint_without_decoder_gets_one_and_keeps_its_pooler(tmp_path: Path) -> None:
     path = bert_without_decoder(tmp_path / "bert")
-    cell = cell_of(tmp_path, "demo_bert", "full", adapt=ONCE | {"lr": 1e-3}, path=str(path))
+    cell = cell_of(tmp_path, "mini_bert", "full", adapt=ONCE | {"lr": 1e-3}, path=str(path))
     encoder, adapter = adapted(cell)
     assert any("no decoder" in note for note in adapter.adapted.notes)
     assert encoder.has_pooler
@@ -400,14 +400,14 @@ def test_elmo_continues_with_the_softmax_beside_its_weights(tmp_path: Path) -> N
     from harness.pretraining.elmo import BiLMObjective
 
     place = tmp_path / "elmo"
-    encoder = load(name="elmo", path=demo_elmo(), cache_dir=tmp_path)
+    encoder = load(name="elmo", path=elmo_folder(), cache_dir=tmp_path)
     objective = BiLMObjective(
         encoder.options, Recipe(lr=1.0), max_vocabulary=9, min_frequency=1, softmax="full", row_words=9,
         batch_words=9,
     )  # fmt: skip
     objective.words = [*MARKERS, "the", "river", "fox"]
     objective.save(BiLM(encoder, 6, adaptive=False), place)
-    cell = cell_of(tmp_path, "demo_elmo", "frozen", adapt=ONCE, path=str(place))
+    cell = cell_of(tmp_path, "tiny_elmo", "frozen", adapt=ONCE, path=str(place))
     _, adapter = adapted(cell)
     assert len(adapter.adapted.notes) == 1, "none is made"
     key = adapter.key
@@ -428,7 +428,7 @@ def test_word_vectors_move_where_the_texts_have_them_and_new_words_get_some(tmp_
     path.write_text(
         "".join(f"{w} " + " ".join(f"{x:.4f}" for x in draw.normal(size=8)) + "\n" for w in words)
     )
-    cell = cell_of(tmp_path, "demo_static", "embedding_init", adapt={"epochs": 60}, path=str(path))
+    cell = cell_of(tmp_path, "mini_static", "embedding_init", adapt={"epochs": 60}, path=str(path))
     encoder, adapter = adapted(cell, Splits([*TRAIN, *examples("The river")], [], []))
     before = load_file_of_vectors(name="x", path=path, cache_dir=tmp_path)
     old, new = before.tokenizer._table, encoder.tokenizer._table
@@ -470,7 +470,7 @@ def test_fasttext_models_go_on_and_others_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_ranks_find_what_the_first_has_adapted(tmp_path: Path) -> None:
-    cell = cell_of(tmp_path, "demo_gpt", "full", "trainer.devices=2", "trainer.accelerator=cpu", adapt=ONCE)
+    cell = cell_of(tmp_path, "mini_gpt", "full", "trainer.devices=2", "trainer.accelerator=cpu", adapt=ONCE)
     record = run_cell(cell)
     assert record.costs.devices == 2
     assert record.costs.adapt_seconds > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_awd_lstm import demo_awd_lstm
+from tiny_awd_lstm import awd_lstm_folder
 
 from harness.data.text import Text
 from harness.encoders.awd_lstm import load
@@ -20,7 +20,7 @@ def test_every_word_has_its_unit(shared_data: Path, tmp_path: Path, name: str, b
     column, header = FILES[name]
     lines = (shared_data / "data" / name).read_text(encoding="utf-8").split("\n")[header:400]
     texts = [Text.from_string(line.split("\t")[column]) for line in lines if line.strip()]
-    encoder = load(name="x", path=demo_awd_lstm(), cache_dir=tmp_path, backwards=backwards)
+    encoder = load(name="x", path=awd_lstm_folder(), cache_dir=tmp_path, backwards=backwards)
     windowing = Windowing(max_units=64, overlap=16)
     for text, rows in zip(texts, encoder.tokenizer.rows(texts, windowing), strict=True):
         owned = set()

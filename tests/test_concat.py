@@ -185,13 +185,13 @@ def test_members_compose_from_the_command_line(tmp_path: Path) -> None:
         "encoder=concat",
         "encoder@encoder.members.first=glove_6b_100d",
         "encoder@encoder.members.second=mine",
-        "+encoder@encoder.members.fourth=demo_static",
+        "+encoder@encoder.members.fourth=mini_static",
         "encoder.members.first.path=here.txt",
         f"hydra.searchpath=['file://{tmp_path}']",
     ]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         config = compose("config", overrides=overrides).encoder
-    assert [m.name for m in config.members.values()] == ["glove_6b_100d", "mine", "demo_static"]
+    assert [m.name for m in config.members.values()] == ["glove_6b_100d", "mine", "mini_static"]
     assert (config.name, config.members.first.path, config.members.second.path) == (
         "concat",
         "here.txt",
@@ -217,6 +217,6 @@ def test_files_of_all_members(tmp_path: Path) -> None:
 
 def test_the_default_concat_loads(tmp_path: Path) -> None:
     encoder = harness.load_encoder("concat", cache_dir=tmp_path)
-    alone = harness.load_encoder("demo_static", cache_dir=tmp_path)
+    alone = harness.load_encoder("mini_static", cache_dir=tmp_path)
     for joined, own in zip(encoder.encode(SENTENCES), alone.encode(SENTENCES), strict=True):
         assert joined.shape == own.shape

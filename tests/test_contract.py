@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from cells import make_cell
-from tiny_awd_lstm import demo_awd_lstm
-from tiny_elmo import demo_elmo
-from tiny_fasttext import demo_model
+from tiny_awd_lstm import awd_lstm_folder
+from tiny_elmo import elmo_folder
+from tiny_fasttext import fasttext_file
 
 from harness.assemble import Assembly, assemble
 from harness.cell import fit, make_trainer, predict, restore, run_cell
@@ -24,20 +24,20 @@ from harness.optim import Rates, check_partition, parameter_groups
 from harness.predictions import read_predictions
 from harness.strategies.base import Strategy
 
-CONCAT = ["encoder=concat", "encoder@encoder.members.second=demo_bert", "encoder.name=demo_concat"]
+CONCAT = ["encoder=concat", "encoder@encoder.members.second=mini_bert", "encoder.name=mini_concat"]
 ENCODERS = {
-    "demo_static": ["encoder=demo_static"],
-    "demo_bert": ["encoder=demo_bert"],
-    "demo_gpt": ["encoder=demo_gpt"],
-    "demo_concat": CONCAT,
-    "demo_elmo": ["encoder=elmo", "encoder.name=demo_elmo", f"encoder.path={demo_elmo()}"],
-    "fasttext": ["encoder=fasttext", f"encoder.path={demo_model()}"],
-    "ulmfit": ["encoder=ulmfit", f"encoder.path={demo_awd_lstm()}"],
-    "ulmfit_bi": ["encoder=ulmfit_bi", f"encoder.path={demo_awd_lstm(both=True)}"],
+    "mini_static": ["encoder=mini_static"],
+    "mini_bert": ["encoder=mini_bert"],
+    "mini_gpt": ["encoder=mini_gpt"],
+    "mini_concat": CONCAT,
+    "tiny_elmo": ["encoder=elmo", "encoder.name=tiny_elmo", f"encoder.path={elmo_folder()}"],
+    "fasttext": ["encoder=fasttext", f"encoder.path={fasttext_file()}"],
+    "ulmfit": ["encoder=ulmfit", f"encoder.path={awd_lstm_folder()}"],
+    "ulmfit_bi": ["encoder=ulmfit_bi", f"encoder.path={awd_lstm_folder(both=True)}"],
 }
-TABLES = ("demo_static", "fasttext")
+TABLES = ("mini_static", "fasttext")
 STRATEGIES = ["scratch", "frozen", "embedding_init", "slow_embedding", "full"]
-TASKS = ["demo_topic", "demo_ner", "demo_qa"]
+TASKS = ["mini_topic", "mini_ner", "mini_qa"]
 QUICK = ["limit=16", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
 TEXTS = [
     "The quick brown fox",
@@ -64,14 +64,14 @@ def assembled(folder: Path, encoder: str, strategy: str, task: str, *more: str) 
 
 @pytest.fixture(params=list(ENCODERS))
 def encoder(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
-    return assembled(tmp_path, request.param, "slow_embedding", "demo_topic").encoding.encoder.eval()
+    return assembled(tmp_path, request.param, "slow_embedding", "mini_topic").encoding.encoder.eval()
 
 
 @pytest.fixture(params=list(ENCODERS))
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
     """The whole encoder, loaded for fine-tuning (a table: as it is)."""
     strategy = "embedding_init" if request.param in TABLES else "full"
-    return assembled(tmp_path, request.param, strategy, "demo_topic").encoding.encoder.eval()
+    return assembled(tmp_path, request.param, strategy, "mini_topic").encoding.encoder.eval()
 
 
 def test_units_are_aligned_with_words_and_characters(whole: Encoder) -> None:
@@ -191,9 +191,9 @@ def test_batch_size_and_padding_do_not_move_outputs(tmp_path: Path, encoder_name
 
 @pytest.mark.parametrize("task", TASKS)
 def test_cached_features_are_what_recomputing_gives(tmp_path: Path, task: str) -> None:
-    live = assembled(tmp_path, "demo_bert", "frozen", task, "feature_cache_gb=0")
-    cached = assembled(tmp_path, "demo_bert", "frozen", task)
-    again = assembled(tmp_path, "demo_bert", "frozen", task)
+    live = assembled(tmp_path, "mini_bert", "frozen", task, "feature_cache_gb=0")
+    cached = assembled(tmp_path, "mini_bert", "frozen", task)
+    again = assembled(tmp_path, "mini_bert", "frozen", task)
     assert type(live.model.encoder).__name__ == "TransformerEncoder"
     assert (cached.encoding.cached, again.encoding.cached) == (False, True)
     outputs = []
@@ -215,7 +215,7 @@ def test_mixed_layers_agree_between_cache_and_encoder(tmp_path: Path, layers: st
     both = []
     for cache in (0, 20):
         more = [f"feature_cache_gb={cache}", f"encoder.layers={layers}"]
-        built = assembled(tmp_path, "demo_bert", "frozen", "demo_ner", *more)
+        built = assembled(tmp_path, "mini_bert", "frozen", "mini_ner", *more)
         model = built.model.eval()
         assert model.mix is not None
         assert len(model.mix.scalars) == (3 if layers == "mix" else 2)
@@ -228,7 +228,7 @@ def test_mixed_layers_agree_between_cache_and_encoder(tmp_path: Path, layers: st
 
 def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> None:
     """Case B22."""
-    built = assembled(tmp_path, "demo_bert", "frozen", "demo_topic", "feature_cache_gb=0")
+    built = assembled(tmp_path, "mini_bert", "frozen", "mini_topic", "feature_cache_gb=0")
     model = built.model
     assert (model.encoder.training, model.head.training) == (False, True)
     assert not any(m.training for m in model.encoder.modules())
@@ -239,7 +239,7 @@ def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(
-    ("encoder_name", "strategy"), [("demo_bert", "full"), ("demo_static", "embedding_init")]
+    ("encoder_name", "strategy"), [("mini_bert", "full"), ("mini_static", "embedding_init")]
 )
 def test_saved_weights_give_equal_predictions(
     tmp_path: Path, encoder_name: str, strategy: str, task: str
@@ -255,12 +255,12 @@ def test_saved_weights_give_equal_predictions(
         assert np.allclose(row["scores"], again[row["id"]].scores, atol=1e-6)
 
 
-@pytest.mark.parametrize("encoder_name", ["demo_bert", "demo_gpt", "demo_static"])
+@pytest.mark.parametrize("encoder_name", ["mini_bert", "mini_gpt", "mini_static"])
 def test_same_seed_gives_the_same_bits(tmp_path: Path, encoder_name: str) -> None:
     strategy = "embedding_init" if encoder_name in TABLES else "full"
     rows = []
     for run in ("one", "two"):
-        cell = cell_of(tmp_path / run, encoder_name, strategy, "demo_topic")
+        cell = cell_of(tmp_path / run, encoder_name, strategy, "mini_topic")
         record = run_cell(cell)
         rows.append((read_predictions(cell.folder), record.test, record.dev_history))
     assert rows[0] == rows[1]
@@ -269,7 +269,7 @@ def test_same_seed_gives_the_same_bits(tmp_path: Path, encoder_name: str) -> Non
 def test_first_and_cached_run_give_the_same_bits(tmp_path: Path) -> None:
     rows = []
     for _ in range(2):
-        cell = cell_of(tmp_path, "demo_bert", "frozen", "demo_topic")
+        cell = cell_of(tmp_path, "mini_bert", "frozen", "mini_topic")
         record = run_cell(cell)
         rows.append((read_predictions(cell.folder), record.test))
     assert record.costs.encode_cached
@@ -284,7 +284,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
             "optimizer.eps=1e-3"
         ]  # else Adam makes a step of every gradient that is nothing but rounding
         folder = tmp_path / budget
-        cell = cell_of(folder, "demo_bert", "full", "demo_ner", *more)
+        cell = cell_of(folder, "mini_bert", "full", "mini_ner", *more)
         torch.manual_seed(cell.seed)
         built = assemble(cell, lambda event: None)
         for module in built.model.modules():
@@ -301,7 +301,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
 def test_training_on_cached_features_is_training_on_a_live_frozen_encoder(tmp_path: Path, task: str) -> None:
     rows = []
     for cache in (20, 0):
-        cell = cell_of(tmp_path / str(cache), "demo_bert", "frozen", task, f"feature_cache_gb={cache}")
+        cell = cell_of(tmp_path / str(cache), "mini_bert", "frozen", task, f"feature_cache_gb={cache}")
         run_cell(cell)
         rows.append({r["id"]: r for r in read_predictions(cell.folder)})
     for name, row in rows[0].items():
@@ -310,7 +310,7 @@ def test_training_on_cached_features_is_training_on_a_live_frozen_encoder(tmp_pa
 
 
 def test_tagging_a_long_text_costs_no_more_than_its_units(tmp_path: Path) -> None:
-    built = assembled(tmp_path, "demo_static", "frozen", "demo_ner")
+    built = assembled(tmp_path, "mini_static", "frozen", "mini_ner")
     text = Text.from_words(["word"] * 1500)
     example = Example("long", (text,), ["O"] * 1500)
     sequences = Sequences.of([example], joint=False)
@@ -326,7 +326,7 @@ def test_tagging_a_long_text_costs_no_more_than_its_units(tmp_path: Path) -> Non
 
 
 def test_context_of_many_questions_is_encoded_once(tmp_path: Path) -> None:
-    built = assembled(tmp_path, "demo_bert", "frozen", "demo_qa")
+    built = assembled(tmp_path, "mini_bert", "frozen", "mini_qa")
     examples = built.splits.train
     sequences = Sequences.of(examples, joint=False)
     contexts = {e.texts[1] for e in examples}

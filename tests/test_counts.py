@@ -30,7 +30,7 @@ ANSWERS = ("the cat", "a dog!", "cat", "", "red bridge", "bridge")
 
 def made(kind: str, metric: str | None = None) -> Any:
     """A task of this kind over nothing: counting and scoring need no data."""
-    config = composed(f"task={kind}", f"task.name=x_{kind}", "encoder=demo_static", "strategy=full")["task"]
+    config = composed(f"task={kind}", f"task.name=x_{kind}", "encoder=mini_static", "strategy=full")["task"]
     config |= {"metric": metric} if metric else {}
     config |= {"characters": "words"} if metric == "character_macro_f1" else {}
     config |= {"positive": "b"} if kind == "text_classification" else {}

@@ -26,7 +26,7 @@ from harness.record import Record, read_record
 from harness.slots import make_slots
 
 TESTS = Path(__file__).parent
-QUICK = ["task=demo_topic", "limit=15", "trainer.batch_size=7", "trainer.patience=null"]
+QUICK = ["task=mini_topic", "limit=15", "trainer.batch_size=7", "trainer.patience=null"]
 SECONDS = 5.0
 """What a cell may still take when a rank of it has died; measured 0.1 to 0.5 s; the rest is room."""
 
@@ -184,7 +184,7 @@ def test_slots_hold_the_devices_of_a_cell_or_are_refused(monkeypatch: pytest.Mon
 
 def _still(folder: Path) -> Path:
     """The bundled BERT without dropout."""
-    target = Path(shutil.copytree(mini_dir() / "bert", folder / "bert"))
+    target = Path(shutil.copytree(mini_dir() / "zoo" / "bert", folder / "bert"))
     config = json.loads((target / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (target / "config.json").write_text(json.dumps(config))
@@ -202,7 +202,7 @@ def test_two_devices_in_a_sweep_give_the_predictions_of_one(tmp_path: Path) -> N
     before = set(os.listdir(tmp_path))
     shown = subprocess.run(
         [sys.executable, "-P", "-m", "harness", "-m", "trainer.devices=1,2", "cache_dir=cache",
-         "results_dir=by-${trainer.devices}", "encoder=demo_bert", f"encoder.path={encoder}", "strategy=full",
+         "results_dir=by-${trainer.devices}", "encoder=mini_bert", f"encoder.path={encoder}", "strategy=full",
          "trainer.epochs=3", "trainer.dropout=0", "trainer.accelerator=cpu", *QUICK],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
@@ -226,7 +226,7 @@ def test_two_devices_in_a_sweep_give_the_predictions_of_one(tmp_path: Path) -> N
 def fates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One sweep of cells over two ranks each, in which all that can happen happens."""
     folder = tmp_path_factory.mktemp("fates")
-    base = ["trainer.devices=2", "trainer.accelerator=cpu", "encoder=demo_bert", "trainer.epochs=3", *QUICK]
+    base = ["trainer.devices=2", "trainer.accelerator=cpu", "encoder=mini_bert", "trainer.epochs=3", *QUICK]
     full = [*base, "strategy=full"]
     told = [
         {"fate": "watched", "overrides": [*base, "strategy=ulmfit", "optimizer.lr=1e-2"]},

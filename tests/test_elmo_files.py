@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from cells import composed, make_cell
-from tiny_elmo import TINY, demo_elmo, make_elmo, random_weights
+from tiny_elmo import TINY, elmo_folder, make_elmo, random_weights
 
 import harness
 from harness.bodies.bilstm import BiLSTM
@@ -158,9 +158,9 @@ def test_model_without_a_projection(tmp_path: Path) -> None:
 
 def test_stateful_needs_an_encoder_that_keeps_states(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="keeps no state"):
-        harness.load_encoder("demo_static", stateful=True, cache_dir=tmp_path)
+        harness.load_encoder("mini_static", stateful=True, cache_dir=tmp_path)
     with pytest.raises(HarnessError, match=r"encoder.dropout=1.5"):
-        harness.load_encoder("elmo", path=demo_elmo(), cache_dir=tmp_path, dropout=1.5)
+        harness.load_encoder("elmo", path=elmo_folder(), cache_dir=tmp_path, dropout=1.5)
 
 
 def test_path_enters_the_identity_by_content_only(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_path_enters_the_identity_by_content_only(tmp_path: Path) -> None:
 
 
 def test_layers_follow_the_strategy(tmp_path: Path) -> None:
-    base = ["encoder=elmo", f"encoder.path={demo_elmo()}"]
+    base = ["encoder=elmo", f"encoder.path={elmo_folder()}"]
     layers = {}
     for strategy in ("scratch", "frozen", "embedding_init", "slow_embedding", "full"):
         cell = make_cell(tmp_path, *base, f"strategy={strategy}")
@@ -253,7 +253,7 @@ def test_features_before_and_after_the_rnn() -> None:
     ],
 )
 def test_cells(tmp_path: Path, strategy: str, more: list[str]) -> None:
-    base = ["encoder=elmo", f"encoder.path={demo_elmo()}", f"strategy={strategy}", "task=demo_ner"]
+    base = ["encoder=elmo", f"encoder.path={elmo_folder()}", f"strategy={strategy}", "task=mini_ner"]
     record = run_cell(make_cell(tmp_path, *base, *QUICK, *more))
     assert record.status == "complete"
     assert record.coverage["words"] > 0
@@ -261,7 +261,7 @@ def test_cells(tmp_path: Path, strategy: str, more: list[str]) -> None:
 
 
 def test_questions_over_a_fine_tuned_elmo_meet_their_context(tmp_path: Path) -> None:
-    base = ["encoder=elmo", f"encoder.path={demo_elmo()}", "strategy=full", "task=demo_qa"]
+    base = ["encoder=elmo", f"encoder.path={elmo_folder()}", "strategy=full", "task=mini_qa"]
     cell = make_cell(tmp_path, *base, *QUICK)
     assert (cell.skip, cell.config["body"]["name"]) == (None, "attention_flow")
     assert run_cell(cell).status == "complete"
@@ -273,10 +273,10 @@ def test_word_vectors_and_elmo_side_by_side(tmp_path: Path, strategy: str) -> No
         "encoder=concat",
         "encoder@encoder.members.second=elmo",
         f"strategy={strategy}",
-        "task=demo_topic",
+        "task=mini_topic",
     ]
     mix = [] if strategy == "embedding_init" else ["encoder.layers=mix"]
-    cell = make_cell(tmp_path, *base, f"encoder.members.second.path={demo_elmo()}", *mix, *QUICK)
+    cell = make_cell(tmp_path, *base, f"encoder.members.second.path={elmo_folder()}", *mix, *QUICK)
     record = run_cell(cell)
     assert record.status == "complete"
     assert record.coverage["second.words"] > 0

@@ -34,9 +34,9 @@ def softmax(scores: Any) -> np.ndarray:
     return np.asarray(values / values.sum(axis=-1, keepdims=True))
 
 
-def member(folder: Path, scores: Scores, *more: str, encoder: str = "demo_static", **fields: Any) -> Path:
-    """A complete cell of the demo's topics whose i-th example of a split has the scores ``scores(i)``."""
-    cell = make_cell(folder, "task=demo_topic", f"encoder={encoder}", "strategy=frozen", "limit=6", *more)
+def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static", **fields: Any) -> Path:
+    """A complete cell of ``mini_topic`` whose i-th example of a split has the scores ``scores(i)``."""
+    cell = make_cell(folder, "task=mini_topic", f"encoder={encoder}", "strategy=frozen", "limit=6", *more)
     task = build(cell.config["task"])
     splits = task.splits(limit=cell.config["limit"])
     cell.folder.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ def member(folder: Path, scores: Scores, *more: str, encoder: str = "demo_static
 
 
 def two(folder: Path, *more: str) -> list[Path]:
-    first = member(folder, lambda i: [2.0, 1.9, 0.0, 0.0], *more)
-    return [first, member(folder, lambda i: [0.0, 1.9, 2.0, 0.0], *more, encoder="demo_gpt")]
+    first = member(folder, lambda i: [2.0, 1.9, 0.0, 0.0, 0.0, 0.0], *more)
+    return [first, member(folder, lambda i: [0.0, 1.9, 2.0, 0.0, 0.0, 0.0], *more, encoder="mini_gpt")]
 
 
 def test_the_mean_can_differ_from_every_member(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_mean_can_differ_from_every_member(tmp_path: Path) -> None:
     classes = [{row["prediction"] for row in read_predictions(f)} for f in (*folders, folder)]
     assert len(set.union(*classes)) == len(classes) == 3
     row = read_predictions(folder)[0]
-    theirs = [softmax([2, 1.9, 0, 0]), softmax([0, 1.9, 2, 0])]
+    theirs = [softmax([2, 1.9, 0, 0, 0, 0]), softmax([0, 1.9, 2, 0, 0, 0])]
     np.testing.assert_allclose(softmax(row["scores"]), np.mean(theirs, axis=0), atol=1e-6)
     assert record.test["accuracy"] == np.mean(
         [r["prediction"] == r["gold"] for r in read_predictions(folder)]
@@ -112,9 +112,9 @@ def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.Captu
     folders = two(tmp_path)
     folder, _ = combine(folders)
     record = read_record(folder)
-    assert folder.parts[-5:-2] == ("demo_topic", "demo_gpt+demo_static", "ensemble")
+    assert folder.parts[-5:-2] == ("mini_topic", "mini_gpt+mini_static", "ensemble")
     assert folder.parts[-2] == record.cell
-    assert (record.encoder, record.strategy, record.seed) == ("demo_gpt+demo_static", "ensemble", 0)
+    assert (record.encoder, record.strategy, record.seed) == ("mini_gpt+mini_static", "ensemble", 0)
     assert record.variant == {"of": "frozen"}
     assert record.members == sorted("/".join(f.parts[-5:]) for f in folders)
     assert (record.partial, record.parameters, record.n_train) == (6, 20, 6)
@@ -125,7 +125,7 @@ def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.Captu
     assert record.aggregate, "intervals can be computed of it"
     assert any("mean of the members' class probabilities" in note for note in record.notes)
     assert main(["leaderboard", str(tmp_path / "results"), "--partial"]) == 0
-    assert "demo_gpt+demo_static" in capsys.readouterr().out
+    assert "mini_gpt+mini_static" in capsys.readouterr().out
 
 
 def test_the_order_of_members_does_not_matter_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
@@ -139,15 +139,15 @@ def test_the_order_of_members_does_not_matter_and_a_second_time_changes_nothing(
 
 
 def test_members_that_agree_give_their_own_answers_and_ensembles_can_be_members(tmp_path: Path) -> None:
-    same: Scores = lambda i: [0.3 * i, 1.0, 0.5, 0.2]  # noqa: E731
-    folders = [member(tmp_path, same), member(tmp_path, same, encoder="demo_gpt")]
+    same: Scores = lambda i: [0.3 * i, 1.0, 0.5, 0.2, 0.1, 0.0]  # noqa: E731
+    folders = [member(tmp_path, same), member(tmp_path, same, encoder="mini_gpt")]
     folder, record = combine(folders)
     assert [r["prediction"] for r in read_predictions(folder)] == [
         r["prediction"] for r in read_predictions(folders[0])
     ]
     assert record.test == read_record(folders[0]).test
-    again, nested = combine([folder, member(tmp_path, same, encoder="demo_bert")])
-    assert nested.encoder == "demo_bert+demo_gpt+demo_static"
+    again, nested = combine([folder, member(tmp_path, same, encoder="mini_bert")])
+    assert nested.encoder == "mini_bert+mini_gpt+mini_static"
     assert read_predictions(again)[3]["prediction"] == read_predictions(folder)[3]["prediction"]
 
 
@@ -162,7 +162,7 @@ def test_seeds_go_together_and_make_one_row(tmp_path: Path, capsys: pytest.Captu
     assert main(["ensemble", *cells, "--results", str(tmp_path / "results")]) == 0
     assert "left out: seed-2" in capsys.readouterr().out
     made = sorted(
-        (tmp_path / "results" / "demo_topic" / "demo_gpt+demo_static" / "ensemble").glob("*/seed-*")
+        (tmp_path / "results" / "mini_topic" / "mini_gpt+mini_static" / "ensemble").glob("*/seed-*")
     )
     assert [f.name for f in made] == ["seed-0", "seed-1"]
     assert len({f.parent for f in made}) == 1
@@ -171,12 +171,12 @@ def test_seeds_go_together_and_make_one_row(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_named_seeds_of_one_cell_are_an_ensemble_with_an_id_of_its_own(tmp_path: Path) -> None:
-    folders = [member(tmp_path, lambda i: [1.0, 0, 0, 0], f"seed={seed}") for seed in (1, 2)]
+    folders = [member(tmp_path, lambda i: [1.0, 0, 0, 0, 0, 0], f"seed={seed}") for seed in (1, 2)]
     (group,) = by_seed([str(f) for f in folders], results=tmp_path)
     folder, record = combine(group)
     assert (record.seed, record.variant["seeds"]) == (1, "1+2")
-    assert record.encoder == "demo_static+demo_static"
-    other = member(tmp_path, lambda i: [1.0, 0, 0, 0], "seed=3")
+    assert record.encoder == "mini_static+mini_static"
+    other = member(tmp_path, lambda i: [1.0, 0, 0, 0, 0, 0], "seed=3")
     assert combine([folders[0], other])[0].parent != folder.parent
 
 
@@ -189,15 +189,15 @@ def test_members_that_do_not_fit_are_named(tmp_path: Path) -> None:
     one, other = two(tmp_path)
     refused([one], "two cells or more")
     refused([one, one], "named twice")
-    gold = lambda i: [1.0, 0.0, 0.0, 0.0]  # noqa: E731
-    refused([one, member(tmp_path, gold, "limit=5", encoder="demo_bert")], "limit 5 against 6")
-    metric = member(tmp_path, gold, "task.metric=macro_f1", encoder="demo_bert")
+    gold = lambda i: [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]  # noqa: E731
+    refused([one, member(tmp_path, gold, "limit=5", encoder="mini_bert")], "limit 5 against 6")
+    metric = member(tmp_path, gold, "task.metric=macro_f1", encoder="mini_bert")
     refused([one, metric], "metric macro_f1 against accuracy")
-    weights = member(tmp_path, gold, "task.class_weights=balanced", encoder="demo_bert")
+    weights = member(tmp_path, gold, "task.class_weights=balanced", encoder="mini_bert")
     refused([one, weights], "task.class_weights=balanced against None")
-    data = member(tmp_path, gold, encoder="demo_bert", data="0123456789ab")
+    data = member(tmp_path, gold, encoder="mini_bert", data="0123456789ab")
     refused([one, data], "data 0123456789ab against")
-    failed = member(tmp_path, gold, encoder="demo_bert", status="failed")
+    failed = member(tmp_path, gold, encoder="mini_bert", status="failed")
     refused([one, failed], "is failed; an ensemble is made of complete cells")
     (other / "predictions.parquet").unlink()
     refused([one, other], "holds no predictions")
@@ -218,7 +218,7 @@ def test_predictions_of_other_examples_are_refused(tmp_path: Path, what: str) ->
             for r in rows
         ]
         predicted = {
-            e.id: Prediction(r["prediction"], r["scores"][: 3 if what == "scores" else 4])
+            e.id: Prediction(r["prediction"], r["scores"][: 3 if what == "scores" else None])
             for e, r in zip(examples, rows, strict=True)
         }
         kept[split] = (examples, predicted)
@@ -228,8 +228,8 @@ def test_predictions_of_other_examples_are_refused(tmp_path: Path, what: str) ->
 
 
 def test_cells_without_a_seed_in_common(tmp_path: Path) -> None:
-    one = member(tmp_path, lambda i: [1.0, 0, 0, 0])
-    other = member(tmp_path, lambda i: [1.0, 0, 0, 0], "seed=4", encoder="demo_gpt")
+    one = member(tmp_path, lambda i: [1.0, 0, 0, 0, 0, 0])
+    other = member(tmp_path, lambda i: [1.0, 0, 0, 0, 0, 0], "seed=4", encoder="mini_gpt")
     with pytest.raises(HarnessError, match="no seed in common"):
         by_seed([str(one.parent), str(other.parent)], results=tmp_path)
     assert main(["ensemble", str(one)]) == 2
@@ -318,13 +318,13 @@ def test_log_mean_is_safe_for_large_and_infinite_scores() -> None:
     np.testing.assert_allclose(found, np.log([0.5, 0.5]))
 
 
-@pytest.mark.parametrize("task", ["demo_topic", "demo_ner", "demo_qa"])
+@pytest.mark.parametrize("task", ["mini_topic", "mini_ner", "mini_qa"])
 def test_real_cells_of_every_kind(tmp_path: Path, task: str) -> None:
     from harness.cell import run_cell
 
     quick = ["limit=8", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
     folders, spoken = [], []
-    for encoder in ("demo_static", "demo_bert"):
+    for encoder in ("mini_static", "mini_bert"):
         cell = make_cell(tmp_path, f"task={task}", f"encoder={encoder}", "strategy=frozen", *quick)
         run_cell(cell)
         folders.append(cell.folder)
@@ -336,7 +336,7 @@ def test_real_cells_of_every_kind(tmp_path: Path, task: str) -> None:
     assert record.kind == read_record(folders[0]).kind
     assert json.loads((folder / "record.json").read_text())["members"] == record.members
     for one, other, row in zip(*spoken, rows, strict=True):
-        if one["prediction"] == other["prediction"] and task == "demo_topic":
+        if one["prediction"] == other["prediction"] and task == "mini_topic":
             top = [np.argmax(r["scores"]) for r in (one, other, row)]
             assert top[0] == top[1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cells import make_cell
-from tiny_fasttext import demo_model
+from tiny_fasttext import fasttext_file
 
 from harness.cell import run_cell
 from harness.data.text import Example, Text, split_words
@@ -192,7 +192,7 @@ def write_pairs(folder: Path) -> None:
 
 def test_regression_reads_numbers(tmp_path: Path) -> None:
     write_pairs(tmp_path)
-    cell = make_cell(tmp_path, "task=korsts", f"task.path={tmp_path}", "encoder=demo_bert", "strategy=full")
+    cell = make_cell(tmp_path, "task=korsts", f"task.path={tmp_path}", "encoder=mini_bert", "strategy=full")
     found, splits = read_data(cell)
     assert isinstance(found, Task)
     assert isinstance(found, Averages)
@@ -225,8 +225,8 @@ def test_bad_numbers_are_named(tmp_path: Path, text: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     "encoder",
-    [["encoder=fasttext", f"encoder.path={demo_model()}"], ["encoder=demo_bert"], ["encoder=demo_gpt"]],
-    ids=["fasttext", "demo_bert", "demo_gpt"],
+    [["encoder=fasttext", f"encoder.path={fasttext_file()}"], ["encoder=mini_bert"], ["encoder=mini_gpt"]],
+    ids=["fasttext", "mini_bert", "mini_gpt"],
 )
 @pytest.mark.parametrize("name", ["klue_ner_dev", "korsts", "kornli_xnli"])
 def test_every_family_runs_on_korean(folder: Path, encoder: list[str], name: str) -> None:
@@ -255,7 +255,7 @@ def test_real_named_entities(shared_data: Path, tmp_path: Path) -> None:
     """Half the entities of KLUE-NER end within a word; labels of words can say nearly all of them."""
     place = shared_data / "data" / "klue_ner_dev"
     cell = make_cell(
-        tmp_path, "task=klue_ner_dev", f"task.path={place}", "encoder=demo_static", "strategy=frozen"
+        tmp_path, "task=klue_ner_dev", f"task.path={place}", "encoder=mini_static", "strategy=frozen"
     )
     _, splits = read_data(cell)
     sizes = [len(part) for _, part in splits.items()]
@@ -270,6 +270,6 @@ def test_real_named_entities(shared_data: Path, tmp_path: Path) -> None:
 def test_real_pairs(shared_data: Path, tmp_path: Path) -> None:
     for name, sizes in (("korsts", [5749, 1500, 1379]), ("kornli_xnli", [2241, 249, 5010])):
         place = f"task.path={shared_data / 'data' / name}"
-        cell = make_cell(tmp_path, f"task={name}", place, "encoder=demo_static", "strategy=frozen")
+        cell = make_cell(tmp_path, f"task={name}", place, "encoder=mini_static", "strategy=frozen")
         _, splits = read_data(cell)
         assert [len(part) for _, part in splits.items()] == sizes

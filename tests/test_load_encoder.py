@@ -146,7 +146,7 @@ def test_a_download_says_size_and_place_and_happens_once(
 
 
 def test_layers_by_number_are_those_of_all(tmp_path: Path) -> None:
-    encoder = harness.load_encoder("demo_bert")
+    encoder = harness.load_encoder("mini_bert")
     sentences = ["Anna went home .", ["two", "words"]]
     whole = encoder.encode(sentences, layers="all")
     for layers in (1, [0, 2], [2]):

@@ -20,7 +20,7 @@ from harness.privacy import refuse_secrets, shown_config
 from harness.record import read_record
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
-CELL = ("debug=fast", "task=demo_topic", "encoder=demo_static", "strategy=frozen", "trainer.threads=1")
+CELL = ("debug=fast", "task=mini_topic", "encoder=mini_static", "strategy=frozen", "trainer.threads=1")
 wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
 tensorboard_here = pytest.mark.skipif(
     importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed"
@@ -95,9 +95,9 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
 def _check_run(told: dict[str, Any], results: Path) -> None:
     run, summary, config = told["run"], told["summary"], told["config"]
     cell, _, seed = run.run_id.rpartition("-")
-    record = read_record(results / "demo_topic" / "demo_static" / "frozen" / cell / f"seed-{seed}")
+    record = read_record(results / "mini_topic" / "mini_static" / "frozen" / cell / f"seed-{seed}")
     assert (run.run_group, run.job_type, run.project) == ("mine", "frozen", "transfer-harness")
-    assert set(run.tags) == {"demo_topic", "demo_static", "frozen"}
+    assert set(run.tags) == {"mini_topic", "mini_static", "frozen"}
     assert told["exit"] == 0
     assert summary["status"] == "complete"
     assert summary["test/accuracy"] == record.test["accuracy"]
@@ -148,7 +148,7 @@ def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
     assert told["summary"]["status"] == "failed"
     assert "SIGKILL" in told["summary"]["reason"]
     assert [p["loss"] for p in told["points"]] == losses
-    assert told["config"]["task"]["name"] == "demo_topic"
+    assert told["config"]["task"]["name"] == "mini_topic"
 
 
 @tensorboard_here

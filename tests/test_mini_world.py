@@ -43,7 +43,7 @@ def world() -> Lexicon:
 @cache
 def read(task: str) -> Splits:
     """The splits as the task's own configuration reads them."""
-    config = composed(f"task=mini_{task}", "encoder=demo_static", "strategy=frozen")["task"]
+    config = composed(f"task=mini_{task}", "encoder=mini_static", "strategy=frozen")["task"]
     splits: Splits = build(config).splits()
     return splits
 

@@ -15,8 +15,8 @@ from harness.record import read_record
 
 pytestmark = pytest.mark.long
 CELLS = (
-    "task=demo_topic",
-    "encoder=demo_static",
+    "task=mini_topic",
+    "encoder=mini_static",
     "strategy=embedding_init",
     "seed=0,1,2,3,4,5,6,7,8,9,10,11",
 )
@@ -76,7 +76,7 @@ def test_a_record_and_a_checkpoint_that_were_cut_short(tmp_path: Path) -> None:
     for name, folder in (("whole", whole), ("cut", cut)):
         (conf / f"{name}.yaml").write_text(f"defaults: [bert]\nname: {name}\npath: {folder}\n")
     command = (
-        "-m", "--config-dir", str(conf.parent), "task=demo_topic", "encoder=cut,whole", "strategy=full",
+        "-m", "--config-dir", str(conf.parent), "task=mini_topic", "encoder=cut,whole", "strategy=full",
         "cache_dir=cache", *QUICK,
     )  # fmt: skip
     done = harness(*command, cwd=tmp_path)

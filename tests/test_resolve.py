@@ -14,7 +14,7 @@ from harness.identity import identity, slug
 from harness.resolve import Cell, prepare, verify
 from harness.skips import is_table
 
-BERT = ["encoder=demo_bert", "task=demo_topic"]
+BERT = ["encoder=mini_bert", "task=mini_topic"]
 
 
 def test_recipe_fills_what_was_left_open_and_what_is_given_wins(tmp_path: Path) -> None:
@@ -33,28 +33,28 @@ def test_unknown_recipe_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "body"),
     [
-        (["strategy=full", "task=demo_topic"], "none"),
-        (["strategy=frozen", "task=demo_topic"], "bilstm"),
-        (["strategy=embedding_init", "task=demo_ner"], "bilstm"),
-        (["strategy=frozen", "task=demo_qa"], "attention_flow"),
-        (["strategy=full", "task=demo_qa"], "none"),
-        (["strategy=frozen", "task=demo_qa", "body=none", "encoder.pairs=joint"], "none"),
+        (["strategy=full", "task=mini_topic"], "none"),
+        (["strategy=frozen", "task=mini_topic"], "bilstm"),
+        (["strategy=embedding_init", "task=mini_ner"], "bilstm"),
+        (["strategy=frozen", "task=mini_qa"], "attention_flow"),
+        (["strategy=full", "task=mini_qa"], "none"),
+        (["strategy=frozen", "task=mini_qa", "body=none", "encoder.pairs=joint"], "none"),
     ],
 )
 def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str], body: str) -> None:
-    assert make_cell(tmp_path, "encoder=demo_bert", *overrides).config["body"]["name"] == body
+    assert make_cell(tmp_path, "encoder=mini_bert", *overrides).config["body"]["name"] == body
 
 
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (["encoder=demo_static", "strategy=full", "task=demo_topic"], "same cell as embedding_init"),
-        (["encoder=concat", "strategy=full", "task=demo_topic"], "same cell as embedding_init"),
-        (["encoder=demo_static", "strategy=frozen", "encoder.layers=mix"], "no layers"),
-        (["encoder=demo_bert", "strategy=embedding_init", "encoder.layers=mix"], "no layers"),
-        (["encoder=demo_bert", "strategy=frozen", "task=demo_qa", "body=none"], "never meet"),
-        (["encoder=demo_bert", "strategy=full", "task=demo_topic", "body=attention_flow"], "task has one"),
-        (["encoder=demo_bert", "strategy=frozen", "+strategy.layer_decay=0.9"], "no layers"),
+        (["encoder=mini_static", "strategy=full", "task=mini_topic"], "same cell as embedding_init"),
+        (["encoder=concat", "strategy=full", "task=mini_topic"], "same cell as embedding_init"),
+        (["encoder=mini_static", "strategy=frozen", "encoder.layers=mix"], "no layers"),
+        (["encoder=mini_bert", "strategy=embedding_init", "encoder.layers=mix"], "no layers"),
+        (["encoder=mini_bert", "strategy=frozen", "task=mini_qa", "body=none"], "never meet"),
+        (["encoder=mini_bert", "strategy=full", "task=mini_topic", "body=attention_flow"], "task has one"),
+        (["encoder=mini_bert", "strategy=frozen", "+strategy.layer_decay=0.9"], "no layers"),
     ],
 )
 def test_senseless_and_equal_cells_are_skipped(tmp_path: Path, overrides: list[str], reason: str) -> None:
@@ -115,7 +115,7 @@ def test_identity_knows_the_content_of_the_data_and_not_its_line_ends(tmp_path: 
         file.write_bytes(content.encode())
         more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
         task = ["task=text_classification", "task.name=mine", *more]
-        return make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", *task).id
+        return make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task).id
 
     text = "text,label\ngood,pos\nbad,neg\n"
     assert of(text) == of(text.replace("\n", "\r\n"))
@@ -133,9 +133,9 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
     assert cell(tmp_path, "body=bilstm").variant["body"] == "bilstm"
     assert cell(tmp_path, "schedule=cosine").variant == {"schedule": "cosine"}
     joint = make_cell(
-        tmp_path, "encoder=concat", "encoder@encoder.members.second=demo_bert", "strategy=frozen"
+        tmp_path, "encoder=concat", "encoder@encoder.members.second=mini_bert", "strategy=frozen"
     )
-    assert joint.variant == {"encoder.members.second": "demo_bert"}
+    assert joint.variant == {"encoder.members.second": "mini_bert"}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_missing_groups_and_names_say_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="encoder: nothing is chosen"):
         prepare({**config, "encoder": None})
     with pytest.raises(HarnessError, match=r"encoder.path is not set"):
-        make_cell(tmp_path, "encoder=bert", "task=demo_topic", "strategy=full")
+        make_cell(tmp_path, "encoder=bert", "task=mini_topic", "strategy=full")
 
 
 def test_tables_are_told_from_encoders_with_layers() -> None:
@@ -233,22 +233,22 @@ def test_how_a_file_is_read_is_part_of_the_identity(tmp_path: Path) -> None:
         file.write_text('text;label\n"hello";a\n"there";b\n')
         more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
         task = ["task=text_classification", "task.name=mine", "task.delimiter=';'", *more]
-        ids.append(make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", *task).id)
+        ids.append(make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task).id)
     assert ids[0] != ids[1]
 
 
 def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"encoder.pairs=joint.*one text at a time"):
-        make_cell(tmp_path, "encoder=demo_static", "strategy=frozen", "task=demo_qa", "encoder.pairs=joint")
+        make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", "task=mini_qa", "encoder.pairs=joint")
 
 
 def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"trainer.overlap=64: must be below trainer.max_units=32"):
-        make_cell(tmp_path, "encoder=demo_bert", "strategy=full", "task=demo_ner", "trainer.max_units=32")
+        make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", "trainer.max_units=32")
 
 
 def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path) -> None:
-    over = ["encoder=demo_static", "task=demo_topic", "strategy=frozen", "encoder.recipe.frozen.patience=5"]
+    over = ["encoder=mini_static", "task=mini_topic", "strategy=frozen", "encoder.recipe.frozen.patience=5"]
     by_recipe = make_cell(tmp_path, *over)
     never = make_cell(tmp_path, *over, "trainer.patience=null")
     assert by_recipe.config["trainer"]["patience"] == 5
@@ -267,7 +267,7 @@ def test_names_are_text_however_they_are_written(tmp_path: Path) -> None:
 
 
 def test_patience_says_nothing_when_the_last_epoch_is_taken(tmp_path: Path) -> None:
-    base = ["encoder=demo_bert", "strategy=embedding_init", "task=demo_topic", "trainer.select=last"]
+    base = ["encoder=mini_bert", "strategy=embedding_init", "task=mini_topic", "trainer.select=last"]
     cell = make_cell(tmp_path, *base)
     assert cell.config["trainer"]["patience"] is None
     assert make_cell(tmp_path, *base, "trainer.patience=null").id == cell.id
@@ -277,7 +277,7 @@ def test_patience_says_nothing_when_the_last_epoch_is_taken(tmp_path: Path) -> N
 
 def test_a_table_takes_no_joint_pairs(tmp_path: Path) -> None:
     cell = make_cell(
-        tmp_path, "encoder=demo_bert", "strategy=embedding_init", "task=demo_qa", "encoder.pairs=joint"
+        tmp_path, "encoder=mini_bert", "strategy=embedding_init", "task=mini_qa", "encoder.pairs=joint"
     )
     assert cell.skip is not None
     assert "encoder.pairs=joint" in cell.skip
@@ -287,7 +287,7 @@ def test_files_that_changed_since_a_cell_was_resolved_are_refused(tmp_path: Path
     data = tmp_path / "train.csv"
     data.write_text("text,label\n" + "good day,a\nbad day,b\n" * 20)
     cell = make_cell(
-        tmp_path, "encoder=demo_bert", "task=text_classification", "task.name=mine", f"task.train={data}"
+        tmp_path, "encoder=mini_bert", "task=text_classification", "task.name=mine", f"task.train={data}"
     )
     verify(cell)
     data.touch()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,31 +9,32 @@ from harness.data.loading import collate, make_items
 from harness.data.sequences import Sequences
 from harness.encoders.api import load_encoder
 from harness.encoders.base import Windowing
+from harness.paths import mini_dir
 from harness.task import HeadInput
 from tasks.span_qa.head import SpanHead
 from tasks.span_qa.task import SpanQA
 
 torch.set_num_threads(1)
-DEMO = Path(__file__).parent.parent / "tasks" / "mini" / "qa"
+DATA = mini_dir() / "world" / "data" / "qa"
 
 
 @pytest.mark.parametrize(
     ("encoder", "joint", "max_units"),
-    [("demo_static", False, None), ("demo_static", False, 16), ("demo_bert", False, 24),
-     ("demo_bert", True, 64), ("demo_bert", True, 32), ("demo_gpt", True, 40)],
+    [("mini_static", False, None), ("mini_static", False, 16), ("mini_bert", False, 24),
+     ("mini_bert", True, 128), ("mini_bert", True, 32), ("mini_gpt", True, 40)],
 )  # fmt: skip
 def test_scores_that_peak_at_the_targets_give_the_answers(
     encoder: str, joint: bool, max_units: int | None
 ) -> None:
-    task = SpanQA("demo_qa", train=str(DEMO / "train.json"), test=str(DEMO / "test.json"), dev="none")
-    examples = task.splits().test
+    task = SpanQA("mini_qa", train=str(DATA / "train.json"), test=str(DATA / "test.json"), dev="none")
+    examples = task.splits(limit=100).test
     tokenizer = load_encoder(encoder).tokenizer
     sequences = Sequences.of(examples, joint=joint)
     windows = sequences.tokenize(
         tokenizer, Windowing(max_units=max_units, overlap=8, max_first=task.max_first)
     )
     items = make_items(examples, sequences, windows, task=task)
-    assert max_units is None or max(len(item.rows) for item in items) > 1 or max_units == 64
+    assert max_units is None or max(len(item.rows) for item in items) > 1 or max_units == 128
     head = SpanHead(HeadInput(4, "max", False, "joint" if joint else "separate", 0.0), unanswerable=False)
     batch = collate(items, range(len(items)), dict(tokenizer.pad))
     context = head._context(batch.units[-1])

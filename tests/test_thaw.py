@@ -14,7 +14,7 @@ from cells import make_cell
 from harness.assemble import Assembly, assemble
 from harness.cell import fit, make_trainer, run_cell
 
-QUICK = ["limit=16", "trainer.batch_size=8", "trainer.threads=1", "task=demo_topic", "trainer.patience=null"]
+QUICK = ["limit=16", "trainer.batch_size=8", "trainer.threads=1", "task=mini_topic", "trainer.patience=null"]
 
 
 class Watch(pl.Callback):
@@ -55,7 +55,7 @@ def trained(folder: Path, *overrides: str) -> tuple[Assembly, Watch, pl.Trainer]
 
 def test_one_layer_group_an_epoch_top_first(tmp_path: Path) -> None:
     assembly, watch, trainer = trained(
-        tmp_path, "encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=5", "optimizer.lr=1e-2"
+        tmp_path, "encoder=mini_bert", "strategy=ulmfit", "trainer.epochs=5", "optimizer.lr=1e-2"
     )
     order = ["task", *(f"encoder.{name}" for name, _ in reversed(assembly.encoding.encoder.layer_groups()))]
     assert len(order) >= 3
@@ -69,14 +69,14 @@ def test_one_layer_group_an_epoch_top_first(tmp_path: Path) -> None:
 
 def test_lp_ft_moves_everything_after_the_tasks_part_alone(tmp_path: Path) -> None:
     _, watch, _ = trained(
-        tmp_path, "encoder=demo_gpt", "strategy=lp_ft", "trainer.epochs=3", "strategy.thaw=2"
+        tmp_path, "encoder=mini_gpt", "strategy=lp_ft", "trainer.epochs=3", "strategy.thaw=2"
     )
     assert watch.moved[:2] == [{"task"}, {"task"}]
     assert len(watch.moved[2]) > 2
 
 
 def test_u07_a_run_that_thaws_can_be_taken_up_again(tmp_path: Path) -> None:
-    whole = ["encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=3", "optimizer.lr=1e-2"]
+    whole = ["encoder=mini_bert", "strategy=ulmfit", "trainer.epochs=3", "optimizer.lr=1e-2"]
     stopped, _, trainer = trained(tmp_path / "a", *whole)
     state = trainer.optimizers[0].state_dict()
     cell = make_cell(tmp_path / "b", *QUICK, *whole)
@@ -93,12 +93,12 @@ def test_u07_a_run_that_thaws_can_be_taken_up_again(tmp_path: Path) -> None:
 
 def test_tables_have_nothing_to_thaw(tmp_path: Path) -> None:
     for strategy in ("ulmfit", "lp_ft"):
-        cell = make_cell(tmp_path, *QUICK, "encoder=demo_static", f"strategy={strategy}")
+        cell = make_cell(tmp_path, *QUICK, "encoder=mini_static", f"strategy={strategy}")
         assert cell.skip is not None
         assert "embedding_init" in cell.skip
 
 
 def test_a_record_says_which_layers_never_moved(tmp_path: Path) -> None:
-    cell = make_cell(tmp_path, *QUICK, "encoder=demo_bert", "strategy=ulmfit", "trainer.epochs=2")
+    cell = make_cell(tmp_path, *QUICK, "encoder=mini_bert", "strategy=ulmfit", "trainer.epochs=2")
     notes = run_cell(cell).notes
     assert any("never thawed" in note for note in notes), notes

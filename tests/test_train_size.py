@@ -1,4 +1,4 @@
-"""A part of the training split: nested, the same for all seeds, dev and test whole, checked before it runs."""
+"""A part of the training split: nested, one for all seeds, dev and test whole, checked before it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.errors import HarnessError
 from harness.resolve import read_data
 from harness.task import Splits
 
-SIZES = {"demo_topic": 160, "demo_ner": 160, "demo_qa": 160}
+SIZES = {"mini_topic": 300, "mini_ner": 300, "mini_qa": 400}
 
 
 @settings(max_examples=100, deadline=None)
@@ -67,7 +67,7 @@ def test_a_size_that_cannot_be_names_the_splits_size(size: int) -> None:
 
 
 def splits(folder: Path, task: str, size: Any, *more: str) -> Splits:
-    overrides = [f"task={task}", "encoder=demo_static", "strategy=frozen", *more]
+    overrides = [f"task={task}", "encoder=mini_static", "strategy=frozen", *more]
     return read_data(make_cell(folder, *overrides, f"task.train_size={size}"))[1]
 
 
@@ -96,14 +96,14 @@ def test_every_kind_of_task_trains_on_a_part_and_leaves_dev_and_test_whole(
 
 def test_classes_are_those_of_the_part(tmp_path: Path) -> None:
     """What no training example has cannot be learnt; dev and test keep it, and the notes say so."""
-    found = splits(tmp_path, "demo_topic", 3)
-    assert found.report["classes"] == 3
-    assert found.report["labels_absent_from_train"] == 1
-    assert {e.gold for e in splits(tmp_path, "demo_topic", 4).train} == {e.gold for e in found.test}
+    found = splits(tmp_path, "mini_topic", 4)
+    assert found.report["classes"] == 4
+    assert found.report["labels_absent_from_train"] == 2
+    assert {e.gold for e in splits(tmp_path, "mini_topic", 6).train} == {e.gold for e in found.test}
 
 
 def test_all_is_the_cell_that_was_there_before(tmp_path: Path) -> None:
-    base = ["task=demo_topic", "encoder=demo_static", "strategy=frozen"]
+    base = ["task=mini_topic", "encoder=mini_static", "strategy=frozen"]
     plain = make_cell(tmp_path, *base)
     for size in ("all", "null"):
         same = make_cell(tmp_path, *base, f"task.train_size={size}")
@@ -116,24 +116,24 @@ def test_all_is_the_cell_that_was_there_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["0", "-3", "0.5", "most", "[1]"])
 def test_a_size_is_a_whole_number_or_all(tmp_path: Path, size: str) -> None:
     with pytest.raises(HarnessError, match=r"task.train_size=.*, or all$"):
-        make_cell(tmp_path, "task=demo_topic", f"task.train_size={size}")
+        make_cell(tmp_path, "task=mini_topic", f"task.train_size={size}")
 
 
 def test_a_size_beyond_the_split_is_found_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = ["task=demo_topic", "encoder=demo_static", "strategy=frozen"]
-    cells = [make_cell(tmp_path, *base, f"task.train_size={n}") for n in (10, 160, 161)]
+    base = ["task=mini_topic", "encoder=mini_static", "strategy=frozen"]
+    cells = [make_cell(tmp_path, *base, f"task.train_size={n}") for n in (10, 300, 301)]
     with pytest.raises(
-        HarnessError, match=r"the training split has 160 examples.*\n.*before anything was run"
+        HarnessError, match=r"the training split has 300 examples.*\n.*before anything was run"
     ):
         check_data(cells)
-    assert capsys.readouterr().err.count("10 of 160") == 1
+    assert capsys.readouterr().err.count("10 of 300") == 1
 
 
 def test_the_record_holds_what_was_trained_on(tmp_path: Path) -> None:
-    base = ["task=demo_topic", "encoder=demo_static", "strategy=frozen", "trainer.epochs=1"]
+    base = ["task=mini_topic", "encoder=mini_static", "strategy=frozen", "trainer.epochs=1"]
     cell = make_cell(tmp_path, *base, "task.train_size=12", "trainer.threads=1", "trainer.accelerator=cpu")
     record = run_cell(cell)
-    assert (record.n_train, record.n_dev, record.n_test) == (12, 60, 100)
-    assert any("12 of 160" in note for note in record.notes)
+    assert (record.n_train, record.n_dev, record.n_test) == (12, 200, 500)
+    assert any("12 of 300" in note for note in record.notes)

@@ -77,7 +77,7 @@ def make_both(folder: Path, kind: str = "ours") -> Path:
 
 
 @cache
-def demo_awd_lstm(*, both: bool = False) -> Path:
+def awd_lstm_folder(*, both: bool = False) -> Path:
     """A folder for the tests of this process."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-awd-lstm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -37,7 +37,7 @@ def make_elmo(folder: Path, *, seed: int = 0, **changes: Any) -> Path:
 
 
 @cache
-def demo_elmo() -> Path:
+def elmo_folder() -> Path:
     """One that stays until the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-elmo-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

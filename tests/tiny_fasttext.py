@@ -37,13 +37,13 @@ def dense(values: np.ndarray, *, old: bool = False) -> bytes:
 
 
 @functools.cache
-def demo_model() -> Path:
-    """A model of random numbers over some words of the demo data; all others are composed."""
+def fasttext_file() -> Path:
+    """A model of random numbers over some English words; all others are composed."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-fasttext-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     words = ["the", "The", "a", "in", ".", ",", "to", "Who"]
     values = np.random.default_rng(0).normal(size=(len(words) + 500, 16)).astype(np.float32)
-    path = folder / "demo.bin"
+    path = folder / "tiny.bin"
     settings = arguments(dim=16, bucket=500, minn=2, maxn=4)
     path.write_bytes(HEAD + settings + dictionary(words) + dense(values))
     return path
