@@ -39,7 +39,7 @@ Vectors = dict[str, Floats]
 Splits = dict[str, list[csr_matrix]]
 SPLITS = ("train", "dev", "test")
 WIDTH, PASSES = 100, 10
-STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 AROUND = 4
 """How many words on either side of the word of mini_sense are its context."""
 
@@ -395,8 +395,8 @@ def _tagging_row(task: str, parts: Sequence[list[Tagged]], read: str, *, show: S
     flat = [[m for words in part for m in _word_marks(words, what)] for part in forms]
     x = marks(flat)
     if "vectors" in what:
-        dense = [np.stack([v for words in part for v in _window_vectors(words)]) for part in forms]
-        x = [csr_matrix(hstack([a, csr_matrix(b)])) for a, b in zip(x, dense, strict=True)]
+        dense = numbers([[v for words in part for v in _window_vectors(words)] for part in forms])
+        x = [csr_matrix(hstack(two)) for two in zip(x, dense, strict=True)]
     said = iter(classify(x, [[label for labels in part for label in labels] for part in gold]))
     predicted = [[next(said) for _ in labels] for labels in gold[2]]
 
