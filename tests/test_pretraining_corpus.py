@@ -63,6 +63,27 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         read_corpus(tmp_path)
 
 
+def test_another_text_may_be_held_out(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.txt", tmp_path / "test.txt"
+    train.write_text("a a b\n\nc\n")
+    test.write_text("a d\n")
+    corpus = read_corpus(train, held_out=str(test))
+    assert corpus.train == (("a a b",), ("c",))
+    assert corpus.held_out == (("a d",),)
+    # counts and one: a 3, b 2, c 2, all others together 1
+    assert corpus.unigram_perplexity() == pytest.approx((8 / 3 * 8 / 1) ** 0.5)
+    assert read_corpus(train, held_out=0).unigram_perplexity() is None
+    test.write_text("a e\n")
+    assert read_corpus(train, held_out=str(test)).fingerprint != corpus.fingerprint
+    test.write_text("\n")
+    with pytest.raises(HarnessError, match=r"held_out=.*test\.txt: holds no text"):
+        read_corpus(train, held_out=str(test))
+    assert checked(compose(["corpus=x", "output=y", f"held_out={test}"]))["held_out"] == str(test)
+    assert checked(compose(["corpus=x", "output=y", "held_out=0.1"]))["held_out"] == 0.1
+    with pytest.raises(HarnessError, match=r"held_out=no-such\.txt: no such file"):
+        checked(compose(["corpus=x", "output=y", "held_out=no-such.txt"]))
+
+
 def test_perplexity_is_per_word_whatever_the_units() -> None:
     """Case M16: total over words, never over sub-words, never a mean of the batches' perplexities."""
     batches = [(30, 2.0), (10, 6.0)]

@@ -1,13 +1,15 @@
 """A plain text corpus: one sentence or paragraph a line, blank lines between documents; torch-free.
 
-The held-out share is drawn by documents, with the seed of the division only, so that every family and every
-training seed is measured on the same text.
+The held-out part is another text, or a share that is drawn by documents with the seed of the division only:
+every family and every training seed is measured on the same text.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +43,21 @@ class Corpus:
         """Words of a part by the common word splitter."""
         return count_words(self.held_out if held_out else self.train)
 
+    def unigram_perplexity(self) -> float | None:
+        """Per held-out word, of the words' own frequencies in the training part: what any language model must
+        be below. One is added to each count; words that the training part lacks are one word more. None
+        where nothing is held out."""
+        counts, asked = (_counted(part) for part in (self.train, self.held_out))
+        if not asked:
+            return None
+        total = counts.total() + len(counts) + 1
+        nats = sum(n * math.log(total / (counts[word] + 1)) for word, n in asked.items())
+        return math.exp(nats / asked.total())
+
+
+def _counted(documents: Sequence[Document]) -> Counter[str]:
+    return Counter(line[a:b] for document in documents for line in document for a, b in split_words(line))
+
 
 def count_words(documents: Sequence[Document]) -> int:
     """Words by the common word splitter."""
@@ -50,7 +67,7 @@ def count_words(documents: Sequence[Document]) -> int:
 def read_corpus(
     where: str | Path,
     *,
-    held_out: float = 0.05,
+    held_out: float | str = 0.05,
     division_seed: int = 0,
     encoding: str = "auto",
     column: str = "text",
@@ -63,7 +80,8 @@ def read_corpus(
             read in the order of their paths, folders in it included. The end of a file ends a document. Or,
             where no such path is there, a data set of the hub, ``owner/name``: a row a document; where some
             rows are empty, these are between documents.
-        held_out: share of the documents, drawn at random; 0 = none. At least one when it is not 0.
+        held_out: share of the documents, drawn at random; 0 = none. At least one when it is not 0. Or a text
+            of its own: a file or folder as ``where``.
         division_seed: of that draw.
         encoding: see :func:`harness.data.files.decode`.
         column, split: of a data set of the hub.
@@ -72,15 +90,28 @@ def read_corpus(
         HarnessError: no such file, no text in it, or nothing left to train on.
     """
     notes: list[str] = []
-    documents: list[Document] = []
     if _is_hub(str(where)):
-        documents += _hub(str(where), column=column, split=split)
+        documents = list(_hub(str(where), column=column, split=split))
     else:
-        for path in corpus_files(Path(where).expanduser()):
-            documents += _documents(open_text(path, encoding=encoding, notes=notes))
+        documents = _read("corpus", where, encoding, notes)
     if not documents:
         raise HarnessError(f"corpus={where}: holds no text; one sentence a line is wanted")
+    if isinstance(held_out, str):
+        return _beside(documents, _read("held_out", held_out, encoding, notes), notes, where=held_out)
     return divide(documents, held_out=held_out, seed=division_seed, notes=notes, where=str(where))
+
+
+def _read(key: str, where: str | Path, encoding: str, notes: list[str]) -> list[Document]:
+    files = corpus_files(Path(where).expanduser(), key=key)
+    return [d for path in files for d in _documents(open_text(path, encoding=encoding, notes=notes))]
+
+
+def _beside(train: list[Document], held_out: list[Document], notes: Sequence[str], *, where: str) -> Corpus:
+    """Two texts, of which the second is held out."""
+    if not held_out:
+        raise HarnessError(f"held_out={where}: holds no text; one sentence a line is wanted")
+    parts = [[list(d) for d in documents] for documents in (train, held_out)]
+    return Corpus(tuple(train), tuple(held_out), data_fingerprint(parts), tuple(notes))
 
 
 def divide(
@@ -108,8 +139,8 @@ def divide(
     )
 
 
-def corpus_files(where: Path) -> list[Path]:
-    """The text files of a corpus.
+def corpus_files(where: Path, *, key: str = "corpus") -> list[Path]:
+    """The text files of a corpus; ``key`` is for messages.
 
     Raises:
         HarnessError: there are none.
@@ -118,7 +149,7 @@ def corpus_files(where: Path) -> list[Path]:
         return [where]
     found = sorted(p for p in where.rglob("*") if p.is_file() and p.name.lower().endswith(ENDINGS))
     if not found:
-        raise HarnessError(f"corpus={where}: no {' or '.join(ENDINGS)} file in this folder")
+        raise HarnessError(f"{key}={where}: no {' or '.join(ENDINGS)} file in this folder")
     return found
 
 

@@ -128,6 +128,8 @@ def job_identity(config: Mapping[str, Any], corpus: Corpus) -> str:
     if config["encoder"].get("tokenizer") is not None:
         file = tokenizer_file(config["encoder"]["tokenizer"])
         told["encoder"] = {**config["encoder"], "tokenizer": file_fingerprint(file)}
+    if isinstance(told["held_out"], str):  # a text, which is in the corpus' fingerprint
+        del told["held_out"]
     told["precision"] = config["trainer"]["precision"]
     return data_fingerprint([told, corpus.fingerprint])
 
@@ -176,6 +178,7 @@ def the_record(
             "words": corpus.words(),
             "held_out_documents": len(corpus.held_out),
             "held_out_words": corpus.words(held_out=True),
+            "unigram_perplexity": corpus.unigram_perplexity(),
         },
         "seen": asdict(outcome.seen) | {"epochs": outcome.epochs},
         "parameters": outcome.parameters,

@@ -52,11 +52,12 @@ def about(config: Mapping[str, Any], *, identity: str, corpus: str) -> dict[str,
     """
     encoder = {k: v for k, v in config["encoder"].items() if k not in ("_target_", "tokenizer")}
     name = Path(config["output"]).name
+    held_out = config["held_out"]
     shown = {
         "encoder": encoder,
         "budget": config["budget"],
         "seed": config["seed"],
-        "held_out": config["held_out"],
+        "held_out": Path(held_out).name if isinstance(held_out, str) else held_out,
         "corpus": {"name": Path(config["corpus"]).name, "fingerprint": corpus},
         "precision": config["trainer"]["precision"],
         "devices": config["trainer"]["devices"],

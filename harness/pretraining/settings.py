@@ -14,6 +14,7 @@ from harness.settings import choice, number, optional, text, truth
 FOLDER = "pretrain"
 TEXT = ("corpus", "output", "encoding", "column", "split")
 """Keys whose values are text, whatever they look like."""
+QUOTED = (*TEXT, "held_out")
 META = ("name", "_target_", "size", "sizes", "about")
 _whole = optional(number(low=1, whole=True))
 _positive = optional(number(low=1e-6))
@@ -65,7 +66,7 @@ def _quoted(argument: str) -> str:
     from hydra.core.override_parser.types import Quote, QuotedString
 
     key, _, value = argument.partition("=")
-    if key not in TEXT or value[:1] in ("'", '"') or value in ("", "null"):
+    if key not in QUOTED or value[:1] in ("'", '"') or value in ("", "null"):
         return argument
     return f"{key}={QuotedString(text=value, quote=Quote.single).with_quotes()}"
 
@@ -110,7 +111,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     out = dict(config)
     out["seed"] = number(low=0, high=2**32 - 1, whole=True)("seed", config["seed"])
-    out["held_out"] = number(low=0, high=0.9)("held_out", config["held_out"])
+    out["held_out"] = _held_out(config["held_out"])
     out["half"] = truth("half", config["half"])
     out["overwrite"] = choice("never", "always")("overwrite", config["overwrite"])
     for key in TEXT:
@@ -137,6 +138,20 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     out["trainer"] = trainer
     out["encoder"] = sized(config["encoder"])
     return out
+
+
+def _held_out(value: Any) -> float | str:
+    """A share of the documents, or the path of another text."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            if not Path(value).expanduser().exists():
+                raise HarnessError(
+                    f"held_out={value}: no such file or folder; a share of the documents does as well"
+                ) from None
+            return str(value)
+    return float(number(low=0, high=0.9)("held_out", value))
 
 
 def budget(config: Mapping[str, Any]) -> Budget:
