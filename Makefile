@@ -10,13 +10,14 @@ ARGS ?=
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-long lint typecheck format bench gpu-check clean
+.PHONY: help setup demo zoo test test-long lint typecheck format bench gpu-check clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       three tiny encoders x five strategies x three made-up tasks, then the leaderboard"
+	@echo "make demo       five bundled encoders x five strategies x three made-up tasks, then the leaderboard"
 	@echo "make test       lint, types and tests (ARGS='tests/test_leaderboard.py -k md' runs a part of the tests)"
 	@echo "make test-long  the tests marked long: kills, soaks, claims"
+	@echo "make zoo        pretrain the bundled encoders anew (about 20 minutes on 2 cores)"
 	@echo "make lint | typecheck | format | bench | gpu-check | setup | clean"
 
 $(STAMP): pyproject.toml
@@ -30,10 +31,15 @@ setup: $(STAMP)
 	@echo "Ready: $(VENV)/bin/harness --help, or make demo (about 5 minutes on 2 cores)"
 
 demo: $(STAMP)
-	@echo "45 cells (3 encoders x 5 strategies x 3 tasks), two at a time: about 5 minutes on 2 cores, then the leaderboard"
-	@$(VENV)/bin/harness -m experiment=demo $(ARGS); code=$$?; \
-	  $(VENV)/bin/harness leaderboard results/demo && \
-	  echo && echo "Records, predictions and logs: results/demo. Again: harness leaderboard results/demo" && exit $$code
+	@echo "75 cells (5 encoders x 5 strategies x 3 tasks), two at a time: about 5 minutes on 2 cores, then the leaderboard"
+	@$(VENV)/bin/harness -m experiment=mini $(ARGS); code=$$?; \
+	  $(VENV)/bin/harness leaderboard results/mini && \
+	  $(VENV)/bin/harness leaderboard results/mini --output results/mini/report.html && \
+	  echo && echo "The same as a page to open in a browser: results/mini/report.html" && \
+	  echo "Records, predictions and logs: results/mini. Again: harness leaderboard results/mini" && exit $$code
+
+zoo: $(STAMP)
+	$(PY) -m tasks.mini.zoo $(ARGS)
 
 # two at a time, a file's tests in one process; make test WORKERS= runs them one after the other
 WORKERS ?= -n 2 --dist loadfile
@@ -61,4 +67,4 @@ gpu-check: $(STAMP)
 	$(PY) -m benchmarks.gpu_check
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results/demo
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results/mini
