@@ -48,11 +48,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write_records(root / "many")
-        cell = ("task=demo_topic", "encoder=demo_static", "strategy=frozen", f"cache_dir={root}/cache")
+        cell = ("task=mini_topic", "encoder=mini_static", "strategy=frozen", f"cache_dir={root}/cache")
         found = [
             ("harness --help", 1.0, seconds("--help")),
             (f"harness leaderboard, {RECORDS} records", 5.0, seconds("leaderboard", str(root / "many"))),
-            ("one demo cell", 30.0, seconds(*cell, f"results_dir={root}/one", repeats=1)),
+            ("one cell of the mini world", 30.0, seconds(*cell, f"results_dir={root}/one", repeats=1)),
         ]
     for what, limit, took in found:
         print(f"{what:40s} {took:6.2f} s  limit {limit:.0f} s{'' if took <= limit else '  MISSED'}")

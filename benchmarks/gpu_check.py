@@ -2,7 +2,7 @@
 
     make gpu-check
 
-Runs the demo's cells on both through the command line, so that the warm server, the device slots and CUDA in
+Runs cells of the mini world on both through the command line, so that the warm server, the device slots and CUDA in
 forked children are exercised, and prints one JSON line a cell: scores, share of equal predictions, seconds.
 Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of
 the test examples.
@@ -21,8 +21,8 @@ from harness.predictions import read_predictions
 from harness.record import Record, iter_records
 
 GRID = [
-    "task=demo_topic,demo_ner,demo_qa",
-    "encoder=demo_static,demo_bert,demo_gpt",
+    "task=mini_topic,mini_ner,mini_qa",
+    "encoder=mini_static,mini_bert,mini_gpt",
     "strategy=frozen,embedding_init,full",
     "trainer.epochs=3",
 ]

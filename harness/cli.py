@@ -118,7 +118,7 @@ def usage() -> str:
             "examples:",
             EXAMPLES,
             "",
-            "  what is not named is task=demo_topic, encoder=demo_bert, strategy=full, seed=0",
+            "  what is not named is task=mini_topic, encoder=mini_bert, strategy=full, seed=0",
             "  harness --cfg job [key=value ...]   prints the composed configuration and runs nothing",
             "  harness --config-dir DIR ...        adds a folder of your own encoder/, task/, ... files",
             "  harness --hydra-help                Hydra's own options",

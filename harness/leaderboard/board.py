@@ -119,7 +119,7 @@ def _nothing(folder: Path) -> HarnessError:
         return HarnessError(f"{folder}: no such folder; give the results_dir of a run, `results` by default")
     return HarnessError(
         f"{folder}: no records below it (<task>/<encoder>/<strategy>/<cell>/seed-<n>/record.json); give the "
-        "results_dir of a run itself, or run something first: harness task=demo_topic encoder=demo_bert"
+        "results_dir of a run itself, or run something first: harness task=mini_topic encoder=mini_bert"
     )
 
 
