@@ -3,7 +3,8 @@
     make gpu-check
 
 Runs cells of the mini world on both through the command line, so that the warm server, the device slots and
-CUDA in forked children are exercised, and prints one JSON line a cell: scores, share of equal predictions, seconds.
+CUDA in forked children are exercised, and prints one JSON line a cell: scores, share of equal predictions,
+seconds.
 Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of
 the test examples.
 """
