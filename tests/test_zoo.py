@@ -51,7 +51,6 @@ def test_every_file_is_in_the_manifest_and_no_other(manifest: dict[str, Any]) ->
 def test_they_were_made_of_the_bundled_corpus_by_the_commands_of_the_script(manifest: dict[str, Any]) -> None:
     text = gzip.decompress(zoo.CORPUS.read_bytes())  # the bytes of a gzip file depend on the compressor
     assert manifest["corpus"] == hashlib.sha256(text).hexdigest()
-    assert zoo.CORPUS == mini_dir() / "world" / "data" / "corpus.txt.gz"
     commands = {m.name: " ".join(["harness", *m.command(zoo.CORPUS.name, m.name)]) for m in zoo.ZOO}
     assert {name: e["command"] for name, e in manifest["encoders"].items()} == commands
     for name, entry in manifest["encoders"].items():
