@@ -60,7 +60,7 @@ def test_last_epoch_and_patience() -> None:
 
 
 def test_record_says_what_happened(tmp_path: Path) -> None:
-    cell = make_cell(tmp_path, "encoder=demo_bert", "strategy=full", "task=demo_ner", *QUICK)
+    cell = make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", *QUICK)
     events: list[dict[str, Any]] = []
     returned = run_cell(cell, events.append)
     record = read_record(cell.folder)
@@ -87,7 +87,7 @@ def test_record_says_what_happened(tmp_path: Path) -> None:
 
 
 def test_frozen_counts_the_encoder_it_did_not_load(tmp_path: Path) -> None:
-    over = ["encoder=demo_bert", "strategy=frozen", "task=demo_topic", *QUICK]
+    over = ["encoder=mini_bert", "strategy=frozen", "task=mini_topic", *QUICK]
     first, second = (run_cell(make_cell(tmp_path, *over, f"seed={s}")) for s in (0, 1))
     assert (first.costs.encode_cached, second.costs.encode_cached) == (False, True)
     assert (first.costs.load_seconds > 0, second.costs.load_seconds) == (True, 0)
@@ -97,7 +97,7 @@ def test_frozen_counts_the_encoder_it_did_not_load(tmp_path: Path) -> None:
 
 
 def test_rates_seeds_and_heads_share_one_encoding(tmp_path: Path) -> None:
-    over = ["encoder=demo_bert", "strategy=frozen", "task=demo_topic", *QUICK]
+    over = ["encoder=mini_bert", "strategy=frozen", "task=mini_topic", *QUICK]
     for lr in (1e-3, 2e-3):
         for seed in (0, 1):
             run_cell(make_cell(tmp_path, *over, f"optimizer.lr={lr}", f"seed={seed}", "trainer.epochs=1"))
@@ -106,7 +106,7 @@ def test_rates_seeds_and_heads_share_one_encoding(tmp_path: Path) -> None:
 
 
 def test_without_a_dev_split_the_last_epoch_must_be_asked_for(tmp_path: Path) -> None:
-    over = ["encoder=demo_static", "strategy=frozen", "task=demo_topic", "task.dev=none", *QUICK]
+    over = ["encoder=mini_static", "strategy=frozen", "task=mini_topic", "task.dev=none", *QUICK]
     with pytest.raises(HarnessError, match=r"trainer.select=last"):
         run_cell(make_cell(tmp_path, *over))
     record = run_cell(make_cell(tmp_path, *over, "trainer.select=last"))
@@ -115,13 +115,13 @@ def test_without_a_dev_split_the_last_epoch_must_be_asked_for(tmp_path: Path) ->
 
 
 def test_divergence_is_an_error_that_says_so(tmp_path: Path) -> None:
-    over = ["encoder=demo_bert", "strategy=full", "task=demo_topic", *QUICK, "optimizer.max_grad_norm=null"]
+    over = ["encoder=mini_bert", "strategy=full", "task=mini_topic", *QUICK, "optimizer.max_grad_norm=null"]
     with pytest.raises(HarnessError, match=r"diverged.*lower optimizer.lr"):
         run_cell(make_cell(tmp_path, *over, "optimizer.lr=1e18", "schedule=constant", "trainer.epochs=8"))
 
 
 def test_more_units_than_the_encoder_takes_is_refused(tmp_path: Path) -> None:
-    over = ["encoder=demo_bert", "strategy=full", "task=demo_topic", *QUICK]
+    over = ["encoder=mini_bert", "strategy=full", "task=mini_topic", *QUICK]
     with pytest.raises(HarnessError, match=r"trainer.max_units=100000.*takes at most"):
         run_cell(make_cell(tmp_path, *over, "trainer.max_units=100000"))
 
@@ -136,18 +136,23 @@ def test_notes_of_units() -> None:
 
 def test_csv_logger_writes_the_curve(tmp_path: Path) -> None:
     cell = make_cell(
-        tmp_path, "encoder=demo_static", "strategy=frozen", "task=demo_topic", "logger=csv", *QUICK
+        tmp_path, "encoder=mini_static", "strategy=frozen", "task=mini_topic", "logger=csv", *QUICK
     )
     run_cell(cell)
     assert "train_loss" in (cell.folder / "metrics.csv").read_text()
 
 
 GOLDEN = {
-    ("demo_bert", "full", "demo_topic"): [1.65133, 1.46323, 1.01635, 1.02804],
-    ("demo_gpt", "full", "demo_ner"): [2.19956, 1.36772, 0.47524, 0.59847],
-    ("demo_bert", "frozen", "demo_qa"): [3.23416, 3.42413, 2.92073, 2.8289],
-    ("demo_static", "embedding_init", "demo_topic"): [1.38503, 1.60144, 0.892, 1.15188],
+    ("mini_bert", "full", "mini_topic"): [1.87409, 1.90731, 1.25421, 0.95500],
+    ("mini_gpt", "full", "mini_ner"): [1.97214, 2.13956, 1.26924, 0.86013],
+    ("mini_bert", "frozen", "mini_qa"): [3.57502, 3.86540, 3.55394, 3.83151],
+    ("mini_static", "embedding_init", "mini_topic"): [1.79478, 1.79183, 1.68771, 1.59536],
 }
+GIVEN = [
+    "optimizer.lr=2e-3",
+    "schedule=linear",
+    "schedule.warmup=0.25",
+]  # a new recipe is another cell by itself
 
 
 def without_dropout(folder: Path, *overrides: str) -> tuple[Any, Any]:
@@ -166,7 +171,8 @@ def test_golden_losses_of_a_short_run(tmp_path: Path, which: tuple[str, str, str
     """The losses of a short run without dropout, as they were when results were last checked. A change here
     changes results: raise the component's result_version and the figures together."""
     encoder, strategy, task = which
-    cell, built = without_dropout(tmp_path, f"encoder={encoder}", f"strategy={strategy}", f"task={task}")
+    over = [f"encoder={encoder}", f"strategy={strategy}", f"task={task}", *GIVEN]
+    cell, built = without_dropout(tmp_path, *over)
     fit(make_trainer(cell, built, []), built)
     assert built.model.losses == pytest.approx(GOLDEN[which], rel=2e-3)
 
@@ -175,7 +181,7 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
     """The engine against transformers and torch alone: same weights, same batches, same losses."""
     from transformers import AutoModel, AutoTokenizer
 
-    cell, built = without_dropout(tmp_path, "encoder=demo_bert", "strategy=full", "task=demo_topic")
+    cell, built = without_dropout(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_topic")
     config, folder = cell.config, cell.config["encoder"]["path"]
     model = AutoModel.from_pretrained(folder, add_pooling_layer=False).train()
     for module in model.modules():
@@ -215,7 +221,7 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
 
 def test_a_model_whose_outputs_are_nan_has_diverged(tmp_path: Path) -> None:
     cell = make_cell(
-        tmp_path, "task=demo_topic", "encoder=demo_bert", "limit=16", "optimizer.lr=1e25", "trainer.epochs=1",
+        tmp_path, "task=mini_topic", "encoder=mini_bert", "limit=16", "optimizer.lr=1e25", "trainer.epochs=1",
         "schedule=constant", "schedule.warmup=0", "trainer.batch_size=1000", "optimizer.max_grad_norm=null",
         "optimizer.weight_decay=1e25",
     )  # fmt: skip
@@ -234,14 +240,14 @@ def test_half_precision_unscales_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(cell_module, "make_trainer", scaled)
     cell = make_cell(
-        tmp_path, "task=demo_topic", "encoder=demo_static", "strategy=embedding_init", "limit=16",
+        tmp_path, "task=mini_topic", "encoder=mini_static", "strategy=embedding_init", "limit=16",
         "trainer.epochs=2", "trainer.threads=1",
     )  # fmt: skip
     assert run_cell(cell).status == "complete"
 
 
 def test_features_that_cannot_be_kept_are_computed_all_the_same(tmp_path: Path) -> None:
-    cell = make_cell(tmp_path, "task=demo_topic", "encoder=demo_bert", "strategy=frozen", "limit=16",
+    cell = make_cell(tmp_path, "task=mini_topic", "encoder=mini_bert", "strategy=frozen", "limit=16",
                      "trainer.epochs=1")  # fmt: skip
     (tmp_path / "cache").write_text("a file in the way")
     record = run_cell(cell)
