@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = (
-    "corpus.txt", "vectors.txt.gz", "topic/train.csv", "ner/dev.txt", "qa/test.json",
-    "bert/model.safetensors", "bert/tokenizer.json", "gpt/config.json",
-)  # fmt: skip
+MINI = ROOT / "tasks" / "mini"
 
 
 @pytest.fixture(scope="module")
@@ -56,32 +54,69 @@ def run(site: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
     return call
 
 
-def test_the_wheel_holds_configuration_tasks_launcher_and_demo(wheel: Path) -> None:
+def bundled() -> set[str]:
+    """Data, checkpoints and their manifests, as the repository has them."""
+    found = [p for part in ("world/data", "zoo") for p in (MINI / part).rglob("*") if p.is_file()]
+    assert len(found) > 30
+    assert {MINI / "zoo" / "manifest.json", MINI / "world" / "data" / "manifest.json"} <= set(found)
+    return {p.relative_to(ROOT).as_posix() for p in found}
+
+
+def test_the_sdist_holds_the_mini_world(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--sdist",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(found) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert bundled() | {"tasks/mini/zoo.py", "conf/encoder/mini_bert.yaml"} <= names
+
+
+def test_the_wheel_holds_configuration_tasks_launcher_and_the_mini_world(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-        demo = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/mini/"))
+        mini = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/mini/"))
     here = {f"harness/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
     assets = ROOT / "harness" / "leaderboard"
     here |= {str(p.relative_to(ROOT)) for p in [*assets.glob("assets/*"), assets / "papers.json"]}
     assert len([name for name in here if name.startswith("harness/leaderboard/assets/")]) >= 7
     assert here <= names
-    assert {f"tasks/mini/{name}" for name in DATA} <= names
+    assert bundled() <= names
     assert {"hydra_plugins/harness_local.py", "tasks/classification/task.py", "tasks/__init__.py"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [
         n for n in names if n.startswith(("harness/plugins/", "tests/", "conf/")) or "__pycache__" in n
     ]
-    assert demo < 16_000_000
+    assert mini < 16_000_000
 
 
 def test_it_works_in_a_folder_of_look_alikes(run) -> None:  # type: ignore[no-untyped-def]
     assert "leaderboard" in run("--help")
-    assert "demo_bert" in run("list", "encoders")
-    assert "demo_topic" in run("list", "tasks")
+    assert "mini_bert" in run("list", "encoders")
+    assert "mini_topic" in run("list", "tasks")
 
 
-def test_a_demo_cell_runs_from_the_wheel(run, site: Path) -> None:  # type: ignore[no-untyped-def]
-    out = run("debug=fast", "task=demo_topic", "encoder=demo_static", "strategy=frozen", "trainer.threads=1")
-    assert "1 complete" in out
-    assert str(site) in run("--cfg", "job", "--resolve", "task=demo_topic")
-    assert "PARTIAL: demo_topic" in run("leaderboard", "--partial")
+def test_cells_of_the_mini_world_run_from_the_wheel(run, site: Path) -> None:  # type: ignore[no-untyped-def]
+    cells = ("task=mini_topic", "encoder=mini_static,mini_bert", "strategy=frozen", "trainer.threads=1")
+    assert "2 complete" in run("-m", "debug=fast", *cells)
+    assert str(site) in run("--cfg", "job", "--resolve", "task=mini_topic")
+    assert "PARTIAL: mini_topic" in run("leaderboard", "--partial")
+
+
+def test_the_script_that_makes_the_encoders_is_found_beside_their_folder(site: Path, tmp_path: Path) -> None:
+    """``tasks.mini.zoo`` is the module, also where a folder of that name lies beside it."""
+    code = "from tasks.mini import zoo as z; print(z.__file__, z.CORPUS.is_file(), (z.HERE / 'zoo').is_dir())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    assert done.stdout.split() == [str(site / "tasks" / "mini" / "zoo.py"), "True", "True"], done.stderr
