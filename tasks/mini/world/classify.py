@@ -104,7 +104,7 @@ class SensePairs:
         draw = self._draw
         word = self._words[number % len(self._words)]
         same = (number // len(self._words)) % 2 == 0
-        first = 1 if draw.chance(0.4) else 0
+        first = 1 if draw.chance(0.5) else 0
         senses = (first, first if same else 1 - first)
         # either form of a noun has as many pairs of each label, so that the word itself says nothing
         plural = (number // len(self._words)) // 2 % 2 == 1
