@@ -18,6 +18,7 @@ META = (
     "table",
     "joint",
     "feature_body",
+    "feature_body_options",
     "layers",
     "mix",
     "pairs",

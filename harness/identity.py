@@ -23,7 +23,7 @@ NOT_IDENTITY = {
     ),
     "encoder": ("about", "recipe", "_files_", "table", "joint"),
     "strategy": ("about", "recipe"),
-    "task": ("about", "recipe", "_files_", "feature_body"),
+    "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
     "body": ("about", "recipe"),
 }  # fmt: skip
 

@@ -100,8 +100,12 @@ def _body(
 ) -> dict[str, Any]:
     if body["name"] != "auto":
         return _plain_body(body)
-    chosen = recipe.get("body") or (task.get("feature_body", "bilstm") if features else "none")
-    return _plain_body(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
+    if chosen := recipe.get("body"):
+        return _plain_body(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
+    if not features:
+        return load_group("body", "none")
+    own = _mapping(task.get("feature_body_options"), where="task.feature_body_options")
+    return _plain_body(load_group("body", str(task.get("feature_body", "bilstm"))) | dict(own))
 
 
 def _plain_body(body: Mapping[str, Any]) -> dict[str, Any]:

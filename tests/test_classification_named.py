@@ -22,7 +22,7 @@ from tasks.classification.task import TextClassification, files
 torch.set_num_threads(1)
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "task"
-ENGINE_KEYS = ("_target_", "_files_", "about", "feature_body", "result_version")
+ENGINE_KEYS = ("_target_", "_files_", "about", "feature_body", "feature_body_options", "result_version")
 BASE = "text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20))
 
 
