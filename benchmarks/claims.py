@@ -33,7 +33,7 @@ SIZES = ("30", "100", "all")
 LOWER, TOP = "[1]", "[2]"
 """The first layer above the embeddings and the last, of all four."""
 SWEEPS: dict[str, tuple[str, ...]] = {
-    "grid": (f"task={','.join(TASKS)}", f"encoder={','.join(FAMILIES)}", "strategy=scratch,frozen,full"),
+    "grid": ("experiment=mini", "strategy=scratch,frozen,full"),
     "senses": ("task=mini_sense", f"encoder={','.join(FAMILIES)}", "strategy=frozen", "body=none"),
     "layers": (
         "task=mini_pos,mini_sense", f"encoder={','.join(LAYERED)}", "strategy=frozen", "body=none",
@@ -95,7 +95,8 @@ class Results:
             record = row.records[0]
             if (row.task, record.encoder, record.strategy) != (task, encoder, strategy):
                 continue
-            known = {k.rpartition(".")[2]: str(v).replace(" ", "") for k, v in record.variant.items()}
+            told = {k: v for k, v in record.variant.items() if k != "trainer.epochs"}
+            known = {k.rpartition(".")[2]: str(v).replace(" ", "") for k, v in told.items()}
             if known == variant:
                 return row
         return None
