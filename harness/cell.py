@@ -19,10 +19,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from harness.assemble import Assembly, Progress, assemble, pick_device
+from harness.assemble import Assembly, assemble
 from harness.curves import Curves
 from harness.ddp import ALONE, World
+from harness.devices import pick_device
 from harness.epochs import EpochChoice, StepProgress
+from harness.events import Progress
 from harness.features.features import FeatureEncoder
 from harness.identity import ENGINE_VERSION
 from harness.loggers import current, logged

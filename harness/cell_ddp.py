@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from harness import child
 from harness.errors import HarnessError
+from harness.events import Progress
 from harness.outcome import cause_of_death
 from harness.record import Record, read_record
 from harness.resolve import Cell
@@ -36,7 +37,6 @@ RANK_RUNNER = "harness.cell:run_here"
 PRELOAD = ("harness.preload",)
 GRACE_SECONDS = 2.0
 """How long the error of a rank that only lost another is held back: that one's own says more."""
-Progress = Callable[[dict[str, Any]], None]
 
 
 class Ranked(Protocol):

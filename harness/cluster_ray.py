@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import Death, Work, gpus_of, need
+from harness.cluster_work import Death, Work, gpus_of, need
 from harness.errors import HarnessError
 from harness.record import Record
 from harness.resolve import Cell

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import Death, Work, gpus_of, need
+from harness.cluster_work import Death, Work, gpus_of, need
 from harness.errors import HarnessError
 from harness.record import Record
 from harness.resolve import Cell

@@ -22,9 +22,10 @@ from tiny_fasttext import fasttext_file
 
 from harness.adaptation.options import KEYS, Adapt, filled, members, parse, reason_against, resolved
 from harness.adaptation.run import Adapter
-from harness.assemble import assemble, feature_key, load_carried
+from harness.assemble import assemble
 from harness.cell import run_cell
 from harness.data.text import Example, Text
+from harness.encoding import feature_key, load_carried
 from harness.errors import HarnessError
 from harness.paths import mini_dir
 from harness.predictions import read_predictions

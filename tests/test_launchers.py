@@ -15,8 +15,9 @@ from typing import Any
 import cell_runners
 import pytest
 
-from harness import cli, clusters, resolve, sweep
-from harness.clusters import ClusterPool, Death, Work, anchored, gpus_of
+from harness import cli, cluster_ray, cluster_submitit, clusters, resolve, sweep
+from harness.cluster_work import Death, Work, anchored, gpus_of, need
+from harness.clusters import ClusterPool
 from harness.errors import HarnessError
 from harness.progress import Counts, SilentDisplay
 from harness.record import RECORD, Record, read_record, write_record
@@ -111,7 +112,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
     here: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
+    for engine in (cluster_ray, cluster_submitit):
+        monkeypatch.setattr(engine, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
     assert cli.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
     assert "in the job optimizer.lr=-1" in capsys.readouterr().err
     assert list(here.iterdir()) == []
@@ -126,7 +128,7 @@ def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.Cap
 
 def test_what_is_missing_is_named_with_its_extra() -> None:
     with pytest.raises(HarnessError, match=r"hydra/launcher=ray: .*pip install 'transfer-harness\[ray\]'"):
-        clusters.need("no_such_package", launcher="ray", extra="ray")
+        need("no_such_package", launcher="ray", extra="ray")
 
 
 @submitit_here

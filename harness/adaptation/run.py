@@ -19,6 +19,7 @@ from harness.adaptation.job import Job, Texts, Told, need_texts
 from harness.adaptation.options import OWN_SEED, Adapt, Place, family, filled, members
 from harness.build import META, locate
 from harness.errors import HarnessError
+from harness.events import Progress
 from harness.features.store import Store
 from harness.fingerprint import data_fingerprint, files_fingerprint
 from harness.identity import ADAPT_VERSION, identity
@@ -28,7 +29,6 @@ from harness.task import Splits
 TOLD = "adapted.json"
 FEW_GB = 1.0
 """The least that the cache may hold; the encoder in use stays in any case."""
-Progress = Callable[[dict[str, Any]], None]
 Config = Mapping[str, Any]
 
 

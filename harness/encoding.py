@@ -1,0 +1,241 @@
+"""A cell's encoder and the rows of its texts: loaded and tokenised, or recalled as cached features."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.adaptation.run import Adapted, Adapter
+from harness.build import build
+from harness.data.sequences import Sequences
+from harness.data.units import UnitRow
+from harness.devices import autocast_type, pick_device
+from harness.encoders.base import Encoder, Windowing
+from harness.errors import HarnessError
+from harness.events import Progress
+from harness.features.features import (
+    VERSION,
+    Features,
+    TooLarge,
+    check_layers,
+    read_features,
+    write_features,
+)
+from harness.features.store import Store
+from harness.fingerprint import data_fingerprint
+from harness.identity import NOT_IDENTITY
+from harness.resolve import Cell, verify
+from harness.skips import has_table
+from harness.strategies.base import Strategy
+from harness.task import Splits, Task
+
+MAX_UNITS = 512
+"""Units a row when neither the encoder nor the configuration says otherwise."""
+
+
+@dataclass(slots=True)
+class Encoding:
+    """The encoder and the rows of every sequence, with what they cost.
+
+    Attributes:
+        encoder: the carried encoder, or the reader of its cached features.
+        windows: rows of each sequence.
+        pad: fill values of the rows' inputs.
+        report: the tokenizer's counts.
+        parameters: of the encoder.
+        price: seconds of tokenising and encoding when they were done; ``spent`` by this run.
+        load: seconds this run spent on reading the encoder's weights and tokenizer, or on drawing them.
+        cached: the features came from the cache.
+        adapted: what adapting the encoder took.
+    """
+
+    encoder: Encoder
+    windows: list[list[UnitRow]]
+    pad: dict[str, float]
+    report: dict[str, float]
+    parameters: int
+    price: float
+    spent: float
+    load: float = 0.0
+    cached: bool = False
+    adapted: Adapted = field(default_factory=Adapted)
+
+
+def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | None:
+    """What adapts the encoder to the texts of the training split; None where the strategy does not."""
+    strategy = Strategy.from_config(cell.config["strategy"])
+    if strategy.adapt is None:
+        return None
+    trainer = cell.config["trainer"]
+    device = pick_device(trainer["accelerator"])
+    return Adapter(
+        cell,
+        strategy.adapt,
+        splits,
+        trainer={
+            "accelerator": trainer["accelerator"],
+            "precision": trainer["precision"],
+            "devices": [device.index] if device.type == "cuda" else 1,
+            "device": device,
+        },
+        progress=progress,
+        random_init=strategy.carry == "nothing",
+    )
+
+
+def encode(
+    cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
+) -> Encoding:
+    """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
+    strategy = Strategy.from_config(cell.config["strategy"])
+    if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"]["table"]:
+        features = cached_features(cell, task, sequences, progress, adapter=adapter)
+        if features is not None:
+            return features
+    begin = time.perf_counter()
+    progress({"phase": "encode", "message": "loading the encoder"})
+    encoder = load_carried(cell, strategy, adapter)
+    adapted = adapter.adapted if adapter else Adapted()
+    restrict = getattr(encoder, "restrict", None)
+    if restrict is not None:
+        restrict(word for item in sequences.items for text in item for word in text.words)
+    loaded = time.perf_counter()
+    windows = sequences.tokenize(encoder.tokenizer, windowing(cell, task, encoder))
+    spent = time.perf_counter() - loaded
+    load = loaded - begin - (adapter.last if adapter else 0.0)
+    progress({"phase": "encode", "message": f"loaded in {load:.1f} s"})
+    return Encoding(
+        encoder=encoder,
+        windows=windows,
+        pad=dict(encoder.tokenizer.pad),
+        report=encoder.tokenizer.report(),
+        parameters=sum(p.numel() for p in encoder.parameters()),
+        price=spent,
+        spent=spent,
+        load=load,
+        adapted=adapted,
+    )
+
+
+def load_carried(cell: Cell, strategy: Strategy, adapter: Adapter | None = None) -> Encoder:
+    """The encoder as far as the strategy carries it over, adapted where it does so."""
+
+    def make(config: Mapping[str, Any]) -> Encoder:
+        torch.manual_seed(cell.seed)  # also when it is loaded a second time, or was adapted
+        # what was adapted from random weights is no longer random
+        random_init = strategy.carry == "nothing" and adapter is None
+        made: Encoder = build(config, random_init=random_init, cache_dir=cell.cache_dir)
+        verify(cell)
+        return made
+
+    encoder = make(cell.config["encoder"]) if adapter is None else adapter.load(make)
+    check_layers(cell.config["encoder"]["layers"], encoder.n_layers)
+    return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
+
+
+def windowing(cell: Cell, task: Task, encoder: Encoder) -> Windowing:
+    """How this cell cuts long texts: the smaller of what is asked for and what the encoder takes."""
+    trainer = cell.config["trainer"]
+    asked = trainer["max_units"] or MAX_UNITS
+    reach = encoder.max_units or asked
+    if trainer["max_units"] and trainer["max_units"] > reach:
+        raise HarnessError(f"trainer.max_units={asked}: {encoder.name} takes at most {reach} units")
+    return Windowing(
+        max_units=min(asked, reach),
+        overlap=trainer["overlap"],
+        truncate=task.truncate,
+        max_first=task.max_first,
+    )
+
+
+def cached_features(
+    cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
+) -> Encoding | None:
+    """Features from the store, computed when they are not there; None when they would not fit in it."""
+    limit = int(cell.config["feature_cache_gb"] * 1e9)
+    store = Store(cell.cache_dir / "features", max_bytes=limit)
+    key = feature_key(cell, task, sequences, adapter)
+    if limit == 0 and not store.whole(key):
+        return None
+    begin = time.perf_counter()
+    load = 0.0
+    adapted = Adapted()
+
+    def compute(folder: Any) -> None:
+        nonlocal load, adapted
+        progress({"phase": "encode", "message": "computing features"})
+        strategy = Strategy.from_config(cell.config["strategy"])
+        start = time.perf_counter()
+        encoder = load_carried(cell, strategy, adapter)
+        load = time.perf_counter() - start
+        if adapter is not None:
+            load -= adapter.last
+            adapted = adapter.adapted
+            adapted.write(folder)
+        device = pick_device(cell.config["trainer"]["accelerator"])
+        write_features(
+            folder,
+            encoder,
+            sequences,
+            windowing=windowing(cell, task, encoder),
+            layers=cell.config["encoder"]["layers"],
+            device=device,
+            autocast=autocast_type(cell.config["trainer"]["precision"]),
+            progress=lambda done, total: progress({"phase": "encode", "done": done, "total": total}),
+            max_bytes=limit,
+        )
+
+    try:
+        (features, told), hit = store.read(key, compute, lambda f: (read_features(f), Adapted.read(f)))
+    except TooLarge:
+        return None
+    except OSError as e:
+        # no reason to fail: they are encoded as they are read, every epoch
+        warnings.warn(
+            f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
+        )
+        return None
+    told.spent = adapted.spent
+    spent = time.perf_counter() - begin - load - told.spent
+    return _feature_encoding(features, hit=hit, spent=spent, load=load, adapted=told)
+
+
+def _feature_encoding(
+    features: Features, *, hit: bool, spent: float, load: float, adapted: Adapted
+) -> Encoding:
+    return Encoding(
+        encoder=features.encoder,
+        windows=features.rows,
+        pad={},
+        report=features.report,
+        parameters=features.parameters,
+        price=features.seconds,
+        spent=spent,
+        load=load,
+        cached=hit,
+        adapted=adapted,
+    )
+
+
+def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
+    """Everything the values and rows of frozen features depend on."""
+    encoder, trainer = cell.config["encoder"], cell.config["trainer"]
+    apart = (*NOT_IDENTITY["encoder"], "name", "path", "mix")
+    options = {k: v for k, v in encoder.items() if k not in apart}
+    parts = {
+        "encoder": options,
+        "weights": cell.files.get("encoder", ""),
+        "texts": sequences.fingerprint(),
+        "windows": [trainer["max_units"], trainer["overlap"], task.truncate, task.max_first],
+        "precision": trainer["precision"],
+        "version": VERSION,
+        "seed": cell.seed if has_table(encoder) else None,
+    }
+    if adapter is not None:
+        parts["adapted"] = adapter.key
+    return data_fingerprint(parts)[:32]
