@@ -17,8 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.build import build
 from harness.data.text import Example
 from harness.errors import HarnessError
@@ -27,6 +25,7 @@ from harness.identity import identity, slug
 from harness.predictions import PREDICTIONS, read_predictions, write_predictions
 from harness.provenance import git_state, versions
 from harness.record import CONFIG, Costs, Record, read_record, write_config, write_record
+from harness.stored import read_config
 from harness.task import Averages, Prediction, Splits, Task
 
 STRATEGY = "ensemble"
@@ -96,11 +95,8 @@ def read_member(folder: Path) -> Member:
         raise HarnessError(f"{folder}: has no record yet: it is running or was stopped") from None
     if record.status != "complete":
         raise HarnessError(f"{folder}: is {record.status}; an ensemble is made of complete cells")
-    try:
-        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as e:
-        raise HarnessError(f"{folder / CONFIG}: cannot be read ({e}); run the cell again") from e
-    if not isinstance(config, dict) or not isinstance(config.get("task"), dict):
+    config = read_config(folder)
+    if not isinstance(config.get("task"), dict):
         raise HarnessError(f"{folder / CONFIG}: names no task; run the cell again")
     if not (folder / PREDICTIONS).is_file():
         raise HarnessError(f"{folder}: holds no {PREDICTIONS}; run the cell again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import glob
 from pathlib import Path
@@ -11,6 +12,20 @@ from harness.lease import holder
 from harness.outcome import ARCHIVE
 
 _LISTED = 10
+
+
+def cells_parser(name: str, *, about: str | None, epilog: str) -> argparse.ArgumentParser:
+    """The arguments of a command that acts on cells: their names, and where the results are."""
+    parser = argparse.ArgumentParser(prog=f"harness {name}", description=about, epilog=epilog)
+    parser.add_argument(
+        "cells",
+        nargs="+",
+        metavar="CELL",
+        help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
+        "task, task/encoder or task/encoder/strategy: all cells below it",
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    return parser
 
 
 def find(cell: str, *, results: Path, groups: bool = False) -> list[Path]:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from harness.commands.cells import ARCHIVE, find, is_running
+from harness.commands.cells import ARCHIVE, cells_parser, find, is_running
 from harness.errors import HarnessError
 
 
 def main(argv: list[str]) -> int:
     """Exit code as of a sweep. Nothing runs when one of the cells cannot be found, read or is running."""
-    parser = argparse.ArgumentParser(
-        prog="harness rerun",
-        description=__doc__,
-        epilog="Start it where the sweep was started if its paths were relative.",
+    parser = cells_parser(
+        "rerun", about=__doc__, epilog="Start it where the sweep was started if its paths were relative."
     )
-    parser.add_argument(
-        "cells",
-        nargs="+",
-        metavar="CELL",
-        help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
-        "task, task/encoder or task/encoder/strategy: all cells below it",
-    )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     args = parser.parse_args(argv)
     folders = [f for cell in args.cells for f in find(cell, results=args.results, groups=True)]
     for folder in folders:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import datetime
 from pathlib import Path
 
-from harness.commands.cells import ARCHIVE, find, is_running
+from harness.commands.cells import ARCHIVE, cells_parser, find, is_running
 from harness.errors import HarnessError
 
 
 def main(argv: list[str]) -> int:
     """Archive the cells; nothing is moved when one of them cannot be found or is running."""
-    parser = argparse.ArgumentParser(
-        prog="harness rm",
-        description=__doc__,
-        epilog="To have them back, move them from there to where they were.",
+    parser = cells_parser(
+        "rm", about=__doc__, epilog="To have them back, move them from there to where they were."
     )
-    parser.add_argument(
-        "cells",
-        nargs="+",
-        metavar="CELL",
-        help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
-        "task, task/encoder or task/encoder/strategy: all cells below it",
-    )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     args = parser.parse_args(argv)
     named = {cell: find(cell, results=args.results, groups=True) for cell in args.cells}
     for folder in (f for folders in named.values() for f in folders):
