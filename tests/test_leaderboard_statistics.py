@@ -271,6 +271,10 @@ def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture
     assert ["train_seconds" in found[f"e{i}/full"]["best_for"] for i in range(4)] == [True, True, False, True]
     assert [found[f"e{i}/full"]["storage_mb"] for i in range(4)] == [1.0, 2.0, 3.0, 4.0]
     assert found["e3/full"]["device"] == "GPU X"
+    assert "adapt_seconds" not in found["e0/full"]
+    adapted = Costs(train_seconds=1.0, adapt_seconds=3.0, host="h", device="cpu")
+    seeds(tmp_path / "adapted", 0.5, encoder="e", costs=adapted)
+    assert board(tmp_path / "adapted", capsys, "--cost")["cost"][0]["adapt_seconds"] == 3.0
     taken = board(tmp_path, capsys, "--budget", "train_seconds=60")["recommendations"]
     assert {row["device"]: row["take"] for row in taken} == {"cpu of h": "e1/full", "GPU X": "e3/full"}
     with pytest.raises(HarnessError, match="did you mean train_seconds"):

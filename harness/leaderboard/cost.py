@@ -22,6 +22,8 @@ BYTES_A_PARAMETER = 4
 """Of records that do not say: weights are kept in float32."""
 MEASURED = ("encode_seconds", "train_seconds", "eval_seconds", "peak_memory_mb")
 """Costs that hold on one kind of device."""
+OTHERS = ("examples_per_second", "adapt_seconds")
+"""The same, without a front."""
 
 
 def storage_mb(record: Record) -> float:
@@ -54,13 +56,16 @@ def _kind(costs: Costs) -> str:
 def cost_view(table: Table) -> View:
     """Costs of each scored row (means over its seeds), and of which costs it is on the Pareto front."""
     rows = [row for row in table.rows if row.mean is not None]
+    adapted = any(r.costs.adapt_seconds for row in rows for r in row.complete)
     fronts = {name: pareto(rows, name) for name in COSTS}
     view = View("cost", f"{table.title}: cost", [])
     for row in rows:
         costs: dict[str, Any] = {name: row.average(value) for name, value in COSTS.items()}
         costs["examples_per_second"] = row.average(lambda r: r.costs.examples_per_second)
+        if adapted:  # adapting is rare: no column of zeros
+            costs["adapt_seconds"] = row.average(lambda r: r.costs.adapt_seconds)
         if kind_of_device(row) is None:
-            costs |= dict.fromkeys((*MEASURED, "examples_per_second"))
+            costs |= dict.fromkeys(k for k in (*MEASURED, *OTHERS) if k in costs)
         on = [name for name in COSTS if any(row is other for other in fronts[name])]
         view.rows.append(
             {"task": table.task, "row": row.name, "metric": table.metric, "mean": row.mean,
