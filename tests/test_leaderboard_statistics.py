@@ -20,7 +20,10 @@ from harness.leaderboard.aggregates import friedman, interquartile_mean, ranks
 from harness.leaderboard.bootstrap import Weights, holm, of_difference, of_row
 from harness.leaderboard.command import main
 from harness.leaderboard.latex import escape
+from harness.leaderboard.render import tie_text
+from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import NO_SPREAD, Sample
+from harness.leaderboard.views import p_text
 from harness.record import Costs, Record, write_record
 
 AGGREGATE = "tasks.classification.counts.AGGREGATE"
@@ -334,3 +337,24 @@ def test_fifty_rows_of_two_thousand_predictions_are_quick(
     main([str(tmp_path)])
     assert time.process_time() - begin < 5
     assert "without an interval" not in capsys.readouterr().out
+
+
+def test_p_values_and_rows_that_no_test_reached_are_shown_as_such() -> None:
+    assert [p_text(p) for p in (0.0312, 1e-4, 3e-90)] == ["0.031", "0.0001", "< 0.0001"]
+    row = Row("t", "m", True, {}, [])
+    assert tie_text(row) == ""
+    row.untested = "pools several cells"
+    assert tie_text(row) == "?"
+    row.tied = True
+    assert tie_text(row) == "tied"
+
+
+def test_a_slice_without_an_entity_has_no_f1() -> None:
+    from tasks.tagging.counts import AGGREGATE, count
+
+    plain = count([["O", "O"]], [["O", "O"]])
+    some = count([["B-PER", "O"]], [["O", "O"]])
+    for metric in ("span_f1", "strict_span_f1", "span_recall", "f1/PER"):
+        assert AGGREGATE.undefined(plain.values.sum(0), plain.names, metric)
+        assert not AGGREGATE.undefined(some.values.sum(0), some.names, metric)
+    assert not AGGREGATE.undefined(plain.values.sum(0), plain.names, "token_accuracy")

@@ -57,6 +57,10 @@ def _never(sums: np.ndarray, names: Sequence[str]) -> str:
     return ""
 
 
+def _always(sums: np.ndarray, names: Sequence[str], metric: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """How counts become scores.
@@ -67,6 +71,8 @@ class Aggregate:
         columns: ``(metric, names) -> names`` that this metric needs; [] when counts do not decide it.
         bounds: lowest and highest value of each metric; (0, 1) where it is not listed.
         degenerate: ``(sums (k,), names) -> reason``, "" for a model that did learn to tell things apart.
+        undefined: ``(sums (k,), names, metric) -> reason`` why a metric says nothing of these examples, ""
+            where it does: an F1 of entities where there are none is 0 for a perfect answer, too.
         direct: ``(values (N, k), names, weights (B, N)) -> {metric: (B,)}`` for scores that are no function
             of sums; ``scores`` is not used then.
     """
@@ -75,6 +81,7 @@ class Aggregate:
     columns: Callable[[str, Sequence[str]], list[str]]
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     degenerate: Callable[[np.ndarray, Sequence[str]], str] = _never
+    undefined: Callable[[np.ndarray, Sequence[str], str], str] = _always
     direct: Callable[[np.ndarray, Sequence[str], np.ndarray], Scores] | None = None
 
     def resampled(self, values: np.ndarray, names: Sequence[str], weights: np.ndarray) -> Scores:

@@ -22,7 +22,7 @@ from harness.leaderboard import (
     publish,
     render,
 )
-from harness.leaderboard.statistics import Samples, add_baseline, add_intervals, mark_ties
+from harness.leaderboard.statistics import EXAMPLES_ONLY, Samples, add_baseline, add_intervals, mark_ties
 from harness.leaderboard.views import View
 from harness.record import write_atomic
 
@@ -98,10 +98,14 @@ def _about_intervals(table: board.Table, *, most: int) -> list[str]:
     """How to read the intervals of this table, and why rows have none."""
     scored = [row for row in table.rows if row.mean is not None]
     out = []
-    if any(row.ci_kind == "examples only" for row in scored):
+    if any(row.ci_kind == EXAMPLES_ONLY for row in scored):
         out.append("note: * one seed: the interval is over examples only, the spread of seeds is not in it")
     if any(row.tied for row in scored[1:]):
         out.append("note: tied: a paired test (0.05, Holm) cannot tell these rows from the best")
+    if any(row.untested for row in scored):
+        out.append("note: ?: no test against the best row could be made")
+    if any(row.ci_kind == EXAMPLES_ONLY for row in scored) and len(scored) > 1:
+        out.append("note: rows of one seed are compared over examples only: another seed may turn the order")
     reasons: dict[str, int] = {}
     for row in scored[:most]:
         if row.no_interval:

@@ -153,10 +153,11 @@ def _recommendation(table: Table, kind: str, rows: list[Row], samples: Samples) 
             tied += [row] if test.p_holm >= ALPHA else []
         else:
             unknown += 1
-    cheapest = min([best, *tied], key=lambda row: row.average(COSTS["train_seconds"]) or 0.0)
+    sound = [row for row in (best, *tied) if row.degenerate < len(row.complete)]
+    cheapest = min(sound or [best], key=lambda row: row.average(COSTS["train_seconds"]) or 0.0)
     interval = f" ({text(best.ci[0])} to {text(best.ci[1])})" if best.ci else ""
     sentence = f"{best.name}: {text(best.mean)}{interval}"
-    sentence += f"; tied with {', '.join(row.name for row in tied)}" if tied else ""
+    sentence += f"; not told apart: {', '.join(row.name for row in tied)}" if tied else ""
     sentence += f"; {unknown} rows cannot be tested" if unknown else ""
     return {
         "task": table.task, "metric": table.metric, "device": kind, "take": best.name, "mean": best.mean,

@@ -12,7 +12,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.board import Board, Table
 from harness.leaderboard.rows import Row, variant_text
 from harness.leaderboard.sizes import NAMES, TRAIN_SIZE
-from harness.leaderboard.statistics import Comparison, Samples, compare
+from harness.leaderboard.statistics import EXAMPLES_ONLY, Comparison, Samples, compare
 from harness.leaderboard.views import View
 
 SMALL_SLICE = 2
@@ -65,8 +65,8 @@ def comparisons(
         pairs = list(itertools.combinations(rows, 2))
         found = compare(pairs, samples, pair_seeds=pair_seeds)
         view = View("comparisons", f"{table.title}: paired comparisons", [], [
-            "effect: mean of a less mean of b, interval of 95 %; the same examples in both; seeds are "
-            + ("paired where both rows have the same" if pair_seeds else "independent draws in each row")
+            "effect: mean of a less mean of b, interval of 95 %; the same examples in both; "
+            + _of_seeds(found, pair_seeds=pair_seeds)
         ])  # fmt: skip
         for (a, b), comparison in zip(pairs, found, strict=True):
             view.rows.append(_compared(table, a, b, comparison))
@@ -74,6 +74,15 @@ def comparisons(
     if not out:
         raise HarnessError(f"--compare: no table holds two of {', '.join(names)}")
     return out
+
+
+def _of_seeds(found: Sequence[Comparison | str], *, pair_seeds: bool) -> str:
+    """How seeds were treated in these comparisons."""
+    kinds = {one.seeds for one in found if isinstance(one, Comparison)}
+    if kinds == {EXAMPLES_ONLY}:
+        return "one seed is no sample of seeds: another one may turn the order"
+    how = "paired where both rows have the same" if pair_seeds else "independent draws in each row"
+    return f"seeds are {how}"
 
 
 def _compared(table: Table, a: Row, b: Row, found: Comparison | str) -> dict[str, Any]:

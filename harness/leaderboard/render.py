@@ -13,7 +13,7 @@ from harness.leaderboard.board import Board, Table
 from harness.leaderboard.plain import as_rows
 from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import BOTH, EXAMPLES_ONLY
-from harness.leaderboard.views import View, cells, plain_rows, rounded
+from harness.leaderboard.views import View, cells, p_text, plain_rows, rounded
 
 NARROW = 120
 """Below this width a terminal gets no columns of detail."""
@@ -70,8 +70,8 @@ def interval_text(row: Row) -> str:
 
 
 def tie_text(row: Row) -> str:
-    """``best or tied``, where that is known."""
-    return "tied" if row.tied else ""
+    """``tied`` with the best, nothing when a test told them apart, ``?`` where none could be made."""
+    return "tied" if row.tied else "?" if row.untested else ""
 
 
 def _reduction(row: Row) -> str:
@@ -122,7 +122,7 @@ def columns(table: Table, *, detail: bool) -> list[tuple[str, bool, Cell]]:
         ("95 %", True, interval_text, True),
         ("best", False, tie_text, True),
         ("less error", True, _reduction, True),
-        ("p", True, lambda row: "" if row.p_baseline is None else f"{row.p_baseline:.2g}", True),
+        ("p", True, lambda row: "" if row.p_baseline is None else p_text(row.p_baseline), True),
         ("n", True, lambda row: str(len(row.scores)), True),
         ("dev", True, lambda row: _number(row.dev), True),
         ("tried", True, lambda row: "" if row.tried is None else str(row.tried), True),

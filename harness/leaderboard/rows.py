@@ -37,7 +37,8 @@ class Row:
         records: at least one; usually one a seed.
         tried: number of variants this one was chosen from, when it was chosen.
         ci, ci_kind, no_interval: interval of 95 %, what it is over, or why there is none.
-        tied: whether a paired test cannot tell it from the best row; None where that is not known.
+        tied: whether a paired test cannot tell it from the best row; None where that is not known, and then
+            ``untested`` says why there was no test, if one was wanted.
         error_reduction, p_baseline: against a chosen baseline.
     """
 
@@ -52,6 +53,7 @@ class Row:
     ci_kind: str = ""
     no_interval: str = ""
     tied: bool | None = None
+    untested: str = ""
     error_reduction: float | None = None
     p_baseline: float | None = None
 

@@ -141,6 +141,10 @@ class Samples:
         size = int(chosen.sum()) if chosen is not None else len(stored[0].ids)
         if size < 2:
             return "fewer than two examples"
+        if chosen is not None:
+            sums = stored[0].counts.values[chosen].sum(axis=0)
+            if why := aggregates[0].undefined(sums, stored[0].counts.names, metric):
+                return f"{metric} says nothing here: {why}"
         scores, replicates = [], []
         for record, aggregate, kept in zip(records, aggregates, stored, strict=True):
             found = self._one(aggregate, kept.counts, metric=metric, chosen=chosen)
@@ -242,6 +246,8 @@ def mark_ties(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
     for row, found in zip(others, compare([(best, row) for row in others], samples), strict=True):
         if isinstance(found, Comparison):
             row.tied = found.p_holm >= ALPHA
+        else:
+            row.untested = found
 
 
 def add_baseline(rows: Sequence[Row], baseline: Row, samples: Samples) -> None:

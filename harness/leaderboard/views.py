@@ -41,12 +41,21 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def p_text(value: float) -> str:
+    """A p-value; the tail of a t distribution with few degrees of freedom is not known further out."""
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
 def cells(view: View) -> tuple[list[str], list[bool], list[list[str]]]:
     """Headings, which of them are numbers, and texts by row; columns that say nothing are left out."""
     kept = [c for c in view.columns if any(row.get(c) not in (None, "") for row in view.rows)]
     numeric = [all(isinstance(row.get(c), int | float | None) for row in view.rows) for c in kept]
-    body = [[text(row.get(c)) for c in kept] for row in view.rows]
+    body = [[_cell(c, row.get(c)) for c in kept] for row in view.rows]
     return [c.replace("_", " ") for c in kept], numeric, body
+
+
+def _cell(column: str, value: Any) -> str:
+    return p_text(value) if column in ("p", "p_holm") and isinstance(value, float) else text(value)
 
 
 def rounded(value: Any) -> Any:

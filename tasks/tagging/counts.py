@@ -110,4 +110,15 @@ def degenerate(sums: np.ndarray, names: Sequence[str]) -> str:
     return "predicts no entity" if PARTS[1] in names and gold > 0 and predicted == 0 else ""
 
 
-AGGREGATE = Aggregate(scores, columns, degenerate=degenerate)
+def undefined(sums: np.ndarray, names: Sequence[str], metric: str) -> str:
+    """Whether a score of entities is asked for where there are none."""
+    wanted = {"span_f1": PARTS[2], "span_recall": PARTS[2], "strict_span_f1": STRICT[2]}.get(metric)
+    if metric.startswith("f1/"):
+        wanted = f"type/{metric.removeprefix('f1/')}/{PARTS[2]}"
+    if wanted is None:
+        return ""
+    (gold,) = pick(sums, names, wanted)
+    return "there is no such entity" if gold == 0 else ""
+
+
+AGGREGATE = Aggregate(scores, columns, degenerate=degenerate, undefined=undefined)
