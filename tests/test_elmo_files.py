@@ -193,7 +193,7 @@ def test_layers_follow_the_strategy(tmp_path: Path) -> None:
         make_cell(tmp_path, *base, "strategy=frozen", *more).id
         for more in (
             [],
-            ["encoder.layers=mix", "body=bilstm", "body.features=before"],
+            ["encoder.layers=mix", "body=bilstm", "body.hidden=64", "body.features=before"],
             ["encoder.layers=top"],
         )
     )
