@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ def runs(results: Path) -> list[Path]:
 
 
 def content(file: Path) -> dict[str, Any]:
-    """A run's file as plain data: the run, its configuration, points, summary and exit code."""
+    """A run's file as plain data: the run, its configuration, points, summary and exit code. The process that
+    writes it can be a moment behind the one that ended the run."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not any(r.HasField("exit") for r in wandb_runs.read_run(file)):
+        time.sleep(0.1)
     out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_runs.curve(file), "exit": None}
     for record in wandb_runs.read_run(file):
         if record.HasField("run"):
