@@ -103,6 +103,27 @@ def test_a_run_that_was_cut_off_ends_like_one_that_was_not(
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_path: Path) -> None:
+    none, some = (
+        config(family, f"budget.steps={n}", corpus=corpus_file, output=tmp_path / n) for n in ("0", "1")
+    )
+    record = run_job(none, say=quiet)
+    assert record["seen"] == {"tokens": 0, "words": 0, "steps": 0, "seconds": 0.0, "epochs": 0.0}
+    assert record["loss"] is None
+    assert record["held_out"]["nll"] > 0.5 * math.log(record["vocabulary"]) * record["held_out"]["units"]
+    one = run_job(some, say=quiet)
+    assert {k: one[k] for k in ("parameters", "vocabulary")} == {
+        k: record[k] for k in ("parameters", "vocabulary")
+    }
+    assert weights(tmp_path / "0") != weights(tmp_path / "1")
+    drawn, moved = (
+        harness.load_encoder(family, tmp_path / n).encode(["Ana sees Kiev ."])[0] for n in ("0", "1")
+    )
+    assert drawn.shape == moved.shape
+    assert 0 < np.abs(drawn - moved).max() < 0.5 * np.abs(drawn).max()  # the same draw, one step apart
+
+
 def test_a_finished_output_is_kept(corpus_file: Path, tmp_path: Path) -> None:
     mine = config("gpt", "budget.steps=2", corpus=corpus_file, output=tmp_path / "out")
     run_job(mine, say=quiet)

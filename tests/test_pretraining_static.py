@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,18 @@ def test_a_budget_of_tokens_or_steps_ends_the_training(name: str, tmp_path: Path
     few = maker().pretrain(run_of(tmp_path / "b", budget=Budget(tokens=10)))
     assert few.seen.steps >= 1
     assert few.seen.tokens >= 10
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_steps_are_vectors_as_drawn(name: str, tmp_path: Path) -> None:
+    none = run_of(tmp_path / "a", budget=Budget(steps=0))
+    outcome = MAKERS[name]().pretrain(none)
+    assert (outcome.seen.steps, outcome.seen.tokens) == (0, 0)
+    assert math.isnan(outcome.loss)
+    again, trained = (run_of(tmp_path / n, budget=Budget(steps=s)) for n, s in (("b", 0), ("c", 1)))
+    MAKERS[name]().pretrain(again)
+    MAKERS[name]().pretrain(trained)
+    assert made(again) == made(none) != made(trained)
 
 
 # gensim leaves a file without a header open

@@ -26,7 +26,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits; the first one that is reached ends the training. ``epochs`` are passes over the corpus."""
+    """Limits; the first one that is reached ends the training. ``epochs`` are passes over the corpus; no ``steps``
+    at all leave the weights as they were drawn."""
 
     tokens: int | None = None
     seconds: float | None = None
@@ -43,6 +44,8 @@ class Budget:
     def used(self, seen: Seen, *, tokens_per_epoch: int) -> float:
         """Share of the budget that is used up, from 0 to 1: rates are a function of it, so that they fit a
         budget of any kind."""
+        if self.steps == 0:
+            return 1.0
         shares = [
             seen.tokens / self.tokens if self.tokens else 0.0,
             seen.seconds / self.seconds if self.seconds else 0.0,

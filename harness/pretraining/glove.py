@@ -247,8 +247,10 @@ class Fit:
         table[different] -= self.settings.lr * total / moment.sqrt()
 
     def loss(self) -> float:
-        """Mean over the pairs of the last whole pass, of the running one while it is the first."""
-        return self._last if not math.isnan(self._last) else self._loss[0] / max(1.0, self._loss[1])
+        """Mean over the pairs of the last whole pass, of the running one while it is the first; NaN before it."""
+        if not math.isnan(self._last):
+            return self._last
+        return self._loss[0] / self._loss[1] if self._loss[1] else math.nan
 
     def vectors(self) -> np.ndarray:
         """(V, dim) float32: the sums of both vectors."""

@@ -120,7 +120,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     out["budget"] = {
         "tokens": _whole("budget.tokens", budget["tokens"]),
         "seconds": _positive("budget.seconds", budget["seconds"]),
-        "steps": _whole("budget.steps", budget["steps"]),
+        "steps": optional(number(low=0, whole=True))("budget.steps", budget["steps"]),
         "epochs": _positive("budget.epochs", budget["epochs"]),
     }
     trainer = dict(config["trainer"])

@@ -209,7 +209,8 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     module = PretrainModule(objective, model, run, budget)
     log = Log(run)
     try:
-        fit(module, Stream(objective, module, run.seed), run, log=log)
+        if module.used < 1:
+            fit(module, Stream(objective, module, run.seed), run, log=log)
         outcome = _finished(module, run)
     except BaseException as e:
         log.close(None, e)
