@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.child import LOG
 from harness.errors import HarnessError, NewerSchema
 from harness.lease import LEASE
-from harness.record import CONFIG, RECORD, Record, read_record, write_config, write_record
+from harness.record import CONFIG, RECORD, Record, read_record, remove_temporary, write_config, write_record
 from harness.resolve import Cell
 
 ARCHIVE = ".archive"
@@ -59,11 +59,13 @@ def previous(cell: Cell) -> Record | None:
 
 
 def make_room(cell: Cell, record: Record | None) -> None:
-    """Before a cell runs: of a complete run everything goes to the archive, of any other the record goes.
+    """Before a cell runs, its lease being held: of a complete run everything goes to the archive, of any
+    other the record and what was half written go.
 
     Raises:
         OSError: it cannot be moved or removed.
     """
+    remove_temporary(cell.folder)
     if record is None:
         return
     if record.status != "complete":

@@ -22,7 +22,7 @@ from harness.child import main as child_main
 from harness.errors import HarnessError
 from harness.lease import Lease, Leases
 from harness.outcome import cause_of_death, failure, make_room, previous, store, utc_now
-from harness.record import Record
+from harness.record import Record, remove_temporary
 from harness.resolve import Cell
 from harness.server import handled, kill_group, memory_of, start_server
 from harness.slots import Slot
@@ -246,6 +246,7 @@ class Pool:
         """The child is gone: its workers too, its record written if it could not, its folder free."""
         kill_group(child.process)
         child.pipe.close()
+        remove_temporary(child.cell.folder)
         try:
             record = previous(child.cell)
             if record is None and not child.cancelled:

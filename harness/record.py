@@ -7,6 +7,7 @@ last: a folder without it is an unfinished cell. This module imports neither tor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -221,10 +222,21 @@ def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
             yield path.parent, e
 
 
+TEMPORARY = ".tmp-"
+"""What the names of files begin with while they are written."""
+
+
+def remove_temporary(folder: Path) -> None:
+    """What processes that were killed had half written, when no other can be writing there."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file under a temporary name in the same folder, fsync, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(data)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.record import Record, write_record
+from harness.record import Record, write_config, write_record
 from harness.resolve import Cell
 
 
@@ -101,6 +101,12 @@ def _fill(cell: Cell, argument: str) -> None:
     del held
 
 
+def _half(cell: Cell, argument: str) -> None:
+    """Killed in the middle of writing a file."""
+    os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    write_config(cell.folder, cell.config)
+
+
 _ACTS: dict[str, Callable[[Cell, str], None]] = {
     "ok": lambda cell, argument: None,
     "silent": lambda cell, argument: None,
@@ -110,6 +116,7 @@ _ACTS: dict[str, Callable[[Cell, str], None]] = {
     "killed": _signal(signal.SIGKILL),
     "exit": lambda cell, argument: os._exit(7),
     "sleep": lambda cell, argument: time.sleep(float(argument)),
+    "half": _half,
     "workers": _workers,
     "fill": _fill,
     "environment": _environment,

@@ -107,6 +107,18 @@ def test_a_dead_child_leaves_a_failed_record_with_the_cause(tmp_path: Path, act:
     assert "running x" in (make_cell(tmp_path, "x").folder / "log.txt").read_text()
 
 
+def test_what_was_half_written_goes(tmp_path: Path) -> None:
+    """With the cell that was killed; and, where the launcher was killed too, before it runs again."""
+    cell = make_cell(tmp_path, "x", act="half")
+    records, _ = run_pool([cell], n=1)
+    assert "SIGKILL" in records["x"].reason
+    assert sorted(p.name for p in cell.folder.iterdir()) == ["config.yaml", "log.txt", "record.json"]
+    (cell.folder / ".tmp-abc").write_text("see")
+    run_pool([make_cell(tmp_path, "x", act="ok")], n=1)
+    assert not (cell.folder / ".tmp-abc").exists()
+    assert read_record(cell.folder).status == "complete"
+
+
 def test_a_cell_that_takes_too_long_is_a_timeout_and_its_workers_go_too(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "slow", act="workers", timeout=1.0)
     begun = time.monotonic()

@@ -26,8 +26,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits; the first one that is reached ends the training. ``epochs`` are passes over the corpus; no ``steps``
-    at all leave the weights as they were drawn."""
+    """Limits; the first one that is reached ends the training. ``epochs`` are passes over the corpus; no
+    ``steps`` at all leave the weights as they were drawn."""
 
     tokens: int | None = None
     seconds: float | None = None

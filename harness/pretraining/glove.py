@@ -247,7 +247,7 @@ class Fit:
         table[different] -= self.settings.lr * total / moment.sqrt()
 
     def loss(self) -> float:
-        """Mean over the pairs of the last whole pass, of the running one while it is the first; NaN before it."""
+        """Mean over the pairs of the last whole pass, of the running one in the first, NaN before."""
         if not math.isnan(self._last):
             return self._last
         return self._loss[0] / self._loss[1] if self._loss[1] else math.nan
