@@ -1,0 +1,168 @@
+"""Small encoders of every family from a plain text, against the same ones untrained:
+``python -m benchmarks.from_text TRAIN_TEXT HELD_OUT_TEXT TREC_FOLDER [RESULTS]``.
+
+Each family's ``small`` size is pretrained on the first text within :data:`SECONDS` of training (word vectors:
+their own number of passes), two at a time, and measured on the second. Then the encoder, frozen, is put under
+the default network on TREC with :data:`SEEDS`, and so is the one with the weights as drawn
+(``budget.steps=0``). What is done already is not done again. Prints two tables as Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from harness.leaderboard.board import read
+from harness.leaderboard.bootstrap import holm
+from harness.leaderboard.rows import Row, by_variant
+from harness.leaderboard.statistics import Samples, difference
+
+SECONDS = 420
+SEEDS = "seed=0,1,2"
+LANGUAGE_MODELS = ("elmo", "ulmfit", "bert", "gpt")
+FAMILIES: dict[str, tuple[str, ...]] = {
+    **{family: (f"encoder={family}", f"budget.seconds={SECONDS}") for family in LANGUAGE_MODELS},
+    "word2vec": ("encoder=word2vec",),
+    "cbow": ("encoder=word2vec", "encoder.objective=cbow"),
+    "glove": ("encoder=glove",),
+    "fasttext": ("encoder=fasttext",),
+}
+UNTRAINED = "untrained"
+NONE = ("budget.steps=0", "budget.seconds=null")
+
+
+def pretrain(name: str, train: Path, held_out: Path, output: Path, *more: str) -> dict[str, Any]:
+    """The record of one pretraining.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    command = [
+        sys.executable, "-m", "harness", "pretrain", *FAMILIES[name], "encoder.size=small", f"corpus={train}",
+        f"held_out={held_out}", f"output={output}", "trainer.threads=1", "trainer.accelerator=cpu", *more,
+    ]  # fmt: skip
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.with_suffix(".log").open("ab") as log:
+        if subprocess.run(command, stdout=log, stderr=log).returncode:
+            raise SystemExit(f"{name}: see {log.name}")
+    told: dict[str, Any] = json.loads((output / "pretrain.json").read_text(encoding="utf-8"))
+    return told
+
+
+def cells(name: str, record: dict[str, Any], output: Path, trec: Path, results: Path) -> None:
+    """Frozen, on TREC.
+
+    Raises:
+        SystemExit: cells failed.
+    """
+    family = record["loads_as"]
+    path = output / "model.bin" if family == "fasttext" else output
+    command = [
+        sys.executable, "-m", "harness", "-m", "task=trec", f"task.path={trec}", f"encoder={family}",
+        f"encoder.name={name}", f"encoder.path={path}", "strategy=frozen", SEEDS, f"results_dir={results}",
+        "trainer.threads=1", "trainer.accelerator=cpu", "hydra.launcher.slots=2",
+    ]  # fmt: skip
+    if subprocess.run(command).returncode:
+        raise SystemExit(f"{name}: not all cells are complete; harness status {results}")
+
+
+def pieces_unigram(folder: Path, train: Path, held_out: Path) -> float:
+    """Nats a word piece that the pieces' own frequencies (one added to each) give on the held-out text: what
+    a masked language model has to beat."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    counts, wanted = (
+        Counter(
+            i
+            for line in file.read_text(encoding="utf-8").splitlines()
+            for i in tokenizer.encode(line.strip(), add_special_tokens=False).ids
+        )
+        for file in (train, held_out)
+    )
+    total = sum(counts.values()) + tokenizer.get_vocab_size()
+    nats = sum(n * -math.log((counts[i] + 1) / total) for i, n in wanted.items())
+    return nats / sum(wanted.values())
+
+
+def measures(records: dict[str, dict[str, Any]], outputs: Path, train: Path, held_out: Path) -> str:
+    """The table of what pretraining took and reached."""
+    out = [
+        "| encoder | parameters | tokens seen | passes | training s | whole s | held out | unigram |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, record in records.items():
+        held, seen = record["held_out"], record["seen"]
+        reached, unigram = "-", "-"
+        if held and held["perplexity_per_word"] is not None:
+            reached = f"{held['perplexity_per_word']:.1f} a word"
+            unigram = f"{record['corpus']['unigram_perplexity']:.1f}"
+        elif held and "masked_nll" in held:
+            unigram = f"{pieces_unigram(outputs / name, train, held_out):.3f}"
+            reached = f"{held['masked_nll']:.3f} nats a masked piece"
+        out.append(
+            f"| {name} | {record['parameters']:,} | {seen['tokens']:,} | {seen['epochs']:.1f} | "
+            f"{seen['seconds']:.0f} | {record['total_seconds']:.0f} | {reached} | {unigram} |"
+        )
+    return "\n".join(out)
+
+
+def comparison(results: Path) -> str:
+    """The table of trained against untrained: paired by examples and seeds, Holm's p over the lines."""
+    found = read(results)
+    rows = {row.encoder: row for row in by_variant(found.records)}
+    samples = Samples(found.configs)
+    names = [name for name in FAMILIES if name in rows and f"{name}_{UNTRAINED}" in rows]
+    spreads = []
+    for name in names:
+        pair = [samples.of(rows[n]) for n in (name, f"{name}_{UNTRAINED}")]
+        spread = difference(*pair, pair_seeds=True)
+        if isinstance(spread, str):
+            raise SystemExit(f"{name}: {spread}")
+        spreads.append(spread[0])
+    out = [
+        "| encoder, frozen | trained | untrained | effect | 95 % | p |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, spread, p in zip(names, spreads, holm([s.p_value() for s in spreads]), strict=True):
+        low, high = spread.interval()
+        out.append(
+            f"| {name} | {_seeds(rows[name])} | {_seeds(rows[f'{name}_{UNTRAINED}'])} | {spread.mean:+.3f} | "
+            f"{low:+.3f} to {high:+.3f} | {p:.4f} |"
+        )
+    return "\n".join(out)
+
+
+def _seeds(row: Row) -> str:
+    scores = [record.score for record in row.complete if record.score is not None]
+    return f"{sum(scores) / len(scores):.3f} ({', '.join(f'{s:.3f}' for s in scores)})"
+
+
+def main(argv: Sequence[str]) -> int:
+    if len(argv) not in (3, 4):
+        print(__doc__)
+        return 2
+    train, held_out, trec = (Path(a).absolute() for a in argv[:3])
+    folder = Path(argv[3] if len(argv) == 4 else "results/from_text").absolute()
+    outputs, results = folder / "encoders", folder / "trec"
+    jobs = [(name, name, ()) for name in FAMILIES] + [
+        (name, f"{name}_{UNTRAINED}", NONE) for name in FAMILIES
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda j: pretrain(j[0], train, held_out, outputs / j[1], *j[2]), jobs))
+    for (_, output, _), record in zip(jobs, made, strict=True):
+        cells(output, record, outputs / output, trec, results)
+    trained = {name: record for (name, _, more), record in zip(jobs, made, strict=True) if not more}
+    print(measures(trained, outputs, train, held_out), comparison(results), sep="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
