@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from harness.adaptation.job import Job, Told
 from harness.adaptation.training import continue_training
-from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, scores
-from harness.pretraining.base import Batch, HeldOut, Loss
+from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
+from harness.pretraining.base import Batch, HeldOut
 from harness.pretraining.pieces import padded
 
 __all__ = ["CausalTexts", "adapt", "placed"]
@@ -59,14 +58,6 @@ class CausalTexts(TransformerTexts):
         for numbers in self.chosen(np.random.default_rng([seed, epoch])):
             yield self._batch([self.train[i] for i in numbers], ends=True)
 
-    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
-        shown = {k: v for k, v in batch.tensors.items() if k != "labels"}
-        logits, gold = scores(model, shown, batch.tensors["labels"])
-        if not len(gold):  # rows of a single unit, nothing before it
-            return Loss(logits.sum() * 0.0, 0.0, 0)
-        mean = F.cross_entropy(logits, gold)
-        return Loss(mean, float(mean.detach()) * len(gold), len(gold))
-
     @torch.no_grad()
     def held_out(self, model: Any) -> HeldOut:
         device = next(model.parameters()).device
@@ -77,9 +68,8 @@ class CausalTexts(TransformerTexts):
                 k: v.to(device) for k, v in self._batch(rows[at : at + size], ends=False).tensors.items()
             }
             labels = tensors.pop("labels")
-            logits, gold = scores(model, tensors, labels)
-            nll += float(F.cross_entropy(logits, gold, reduction="sum"))
-            total += len(gold)
+            its, predicted = summed(model, tensors, labels)
+            nll, total = nll + its, total + predicted
         return HeldOut(nll, total, words=sum(int(row.words.sum()) for row in rows))
 
     def measured(self, held: HeldOut) -> dict[str, float]:

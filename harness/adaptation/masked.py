@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from harness.adaptation.job import Job, Told
 from harness.adaptation.training import continue_training
-from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, scores
+from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch, HeldOut, Loss
+from harness.pretraining.base import Batch, HeldOut
 from harness.pretraining.bert import CHOSEN, MASKED, RANDOM, ROUNDS
 from harness.pretraining.pieces import padded
 
@@ -87,14 +86,6 @@ class MaskedTexts(TransformerTexts):
         shown = np.where(chosen & (how >= 1 - RANDOM), rng.choice(self.pieces, ids.shape), shown)
         return shown, np.where(chosen, ids, NO_LOSS)
 
-    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
-        shown = {k: v for k, v in batch.tensors.items() if k != "labels"}
-        logits, gold = scores(model, shown, batch.tensors["labels"])
-        if not len(gold):  # nothing but unknown pieces: no loss, and no gradient
-            return Loss(logits.sum() * 0.0, 0.0, 0)
-        mean = F.cross_entropy(logits, gold)
-        return Loss(mean, float(mean.detach()) * len(gold), len(gold))
-
     @torch.no_grad()
     def held_out(self, model: Any) -> HeldOut:
         device = next(model.parameters()).device
@@ -107,9 +98,8 @@ class MaskedTexts(TransformerTexts):
                     "input_ids": torch.from_numpy(shown).to(device),
                     "attention_mask": torch.from_numpy(real.astype(np.int64)).to(device),
                 }
-                logits, gold = scores(model, tensors, torch.from_numpy(labels).to(device))
-                nll += float(F.cross_entropy(logits, gold, reduction="sum"))
-                total += len(gold)
+                its, predicted = summed(model, tensors, torch.from_numpy(labels).to(device))
+                nll, total = nll + its, total + predicted
         return HeldOut(nll, total, words=None, why="a masked language model gives no probability of a text")
 
     def _every(self, rows: Sequence[Row], offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -70,7 +70,7 @@ class Family:
 
 
 LR = 1e-4
-"""With which Gururangan et al. 2020 adapt RoBERTa, in steps of 256 texts (appendix B)."""
+"""With which Gururangan et al. 2020 adapt RoBERTa, in steps of 256 texts (the command they published)."""
 FAMILIES = {
     "harness.encoders.bert.load": Family("harness.adaptation.masked", "masked language model", None, 32),
     "harness.encoders.gpt.load": Family("harness.adaptation.causal", "causal language model", None, 32),

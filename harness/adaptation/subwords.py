@@ -16,14 +16,14 @@ import numpy as np
 
 from harness.adaptation import vectors
 from harness.adaptation.job import Job, Told
-from harness.adaptation.vectors import LEAST, go_on, quiet
+from harness.adaptation.vectors import LEAST, go_on
 from harness.encoders.download import the_file
 from harness.encoders.fasttext import ZEROS
 from harness.encoders.fasttext_files import is_model
 from harness.encoders.vector_files import open_bytes
 from harness.errors import HarnessError
 from harness.pretraining.fasttext import MODEL
-from harness.pretraining.word2vec import gensim_model
+from harness.pretraining.word2vec import gensim_model, quiet
 
 
 def adapt(job: Job) -> Told:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.adaptation.job import Job
@@ -18,6 +19,7 @@ from harness.adaptation.training import Continued, usual_recipe
 from harness.data.text import Text
 from harness.encoders.hub import CONFIG, checkpoint_files, local_folder
 from harness.errors import HarnessError
+from harness.pretraining.base import Batch, Loss
 from harness.pretraining.pieces import Pieces, batched, tokenise
 
 LONGEST = 512
@@ -84,6 +86,14 @@ class TransformerTexts(Continued):
         lengths = [len(row) for row in self.train]
         units = round(self.job.per_step(len(lengths)) * float(np.mean(lengths)))
         return batched(lengths, units, rng)
+
+    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
+        shown = {k: v for k, v in batch.tensors.items() if k != "labels"}
+        logits, gold = scores(model, shown, batch.tensors["labels"])
+        if not len(gold):  # rows in which nothing can be predicted: no loss, and no gradient
+            return Loss(logits.sum() * 0.0, 0.0, 0)
+        mean = F.cross_entropy(logits, gold)
+        return Loss(mean, float(mean.detach()) * len(gold), len(gold))
 
     def _language_model(self) -> Any:
         """The checkpoint's model with its decoder, the layers those of the encoder."""
@@ -163,6 +173,12 @@ def scores(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[T
     finally:
         handle.remove()
     return logits[0].float(), labels[at]
+
+
+def summed(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[float, int]:
+    """Nats of all labels together, and how many there are."""
+    logits, gold = scores(model, tensors, labels)
+    return float(F.cross_entropy(logits, gold, reduction="sum")), len(gold)
 
 
 def placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -9,8 +9,6 @@ fastText's vectors, too, whose own objectives the files do not suffice for.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ from harness.encoders.vector_chunks import Chunk
 from harness.encoders.vectors import VectorTable, open_vectors, write_table
 from harness.errors import HarnessError
 from harness.fingerprint import data_fingerprint
-from harness.pretraining.word2vec import BLOCK, Settings, gensim_model
+from harness.pretraining.word2vec import BLOCK, Settings, gensim_model, quiet
 
 LEAST = 2
 """Occurrences from which on a new word has a row."""
@@ -172,15 +170,3 @@ def placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The encoder's configuration with its table in ``folder``."""
     out = {k: v for k, v in config.items() if k not in ("url", "member", "dim")}
     return {**out, "path": str(folder), "_target_": LOADER}
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """gensim finds little text worth a warning each time."""
-    logger = logging.getLogger("gensim")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

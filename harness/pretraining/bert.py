@@ -118,19 +118,10 @@ class MaskedLM(Objective):
         return self._single_rows(self.train, whole)
 
     def build(self) -> torch.nn.Module:
-        from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
+        from transformers import BertForMaskedLM, BertForPreTraining
 
-        b = self.block
-        config = BertConfig(
+        config = self.block.bert(
             vocab_size=self.vocabulary_size(),
-            hidden_size=b.width,
-            num_hidden_layers=b.layers,
-            num_attention_heads=b.heads,
-            intermediate_size=b.feed_forward,
-            hidden_act=b.activation,
-            hidden_dropout_prob=b.dropout,
-            attention_probs_dropout_prob=b.dropout,
-            max_position_embeddings=b.positions,
             type_vocab_size=2 if self.next_sentence else 1,
             pad_token_id=PAD,
         )

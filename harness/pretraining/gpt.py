@@ -124,19 +124,8 @@ class CausalLM(Objective):
         )
 
     def _bert(self) -> Any:
-        from transformers import BertConfig
-
-        b = self.block
-        return BertConfig(
+        return self.block.bert(
             vocab_size=self.vocabulary_size(),
-            hidden_size=b.width,
-            num_hidden_layers=b.layers,
-            num_attention_heads=b.heads,
-            intermediate_size=b.feed_forward,
-            hidden_act=b.activation,
-            hidden_dropout_prob=b.dropout,
-            attention_probs_dropout_prob=b.dropout,
-            max_position_embeddings=b.positions,
             type_vocab_size=1,
             pad_token_id=None,
             bos_token_id=self.end,

@@ -45,6 +45,22 @@ class Block:
         if self.activation not in ACT2FN:
             raise HarnessError(f"encoder.activation={self.activation}: gelu, gelu_new, relu, ... is wanted")
 
+    def bert(self, **more: Any) -> Any:
+        """BERT's configuration with a block of these sizes, and what ``more`` says."""
+        from transformers import BertConfig
+
+        return BertConfig(
+            hidden_size=self.width,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            intermediate_size=self.feed_forward,
+            hidden_act=self.activation,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            max_position_embeddings=self.positions,
+            **more,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:

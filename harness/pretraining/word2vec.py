@@ -220,7 +220,7 @@ def train(
     keeper, tell = Keeper(run, options), Reporter(run)
     state = keeper.load()
     total = sum(map(len, sentences))
-    with _quiet():
+    with quiet():
         if state is None:
             state = Trained(make(), Seen())
             state.model.build_vocab_from_freq(dict(counts), corpus_count=len(sentences))
@@ -268,8 +268,8 @@ def _blocks(sentences: Sequence[Sentence], *, seed: int, epoch: int) -> Iterator
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """gensim finds blocks too small and says so at each."""
+def quiet() -> Iterator[None]:
+    """gensim finds blocks, or little text, worth a warning each time."""
     logger = logging.getLogger("gensim")
     before = logger.level
     logger.setLevel(logging.ERROR)
