@@ -29,10 +29,10 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 setup: $(STAMP)
-	@echo "Ready: $(VENV)/bin/harness --help, or make demo (5 to 6 minutes on 2 cores)"
+	@echo "Ready: $(VENV)/bin/harness --help, or make demo (about 4 minutes on 2 cores)"
 
 demo: $(STAMP)
-	@echo "75 cells (5 encoders x 5 strategies x 3 tasks), two at a time: 5 to 6 minutes on 2 cores, then the leaderboard"
+	@echo "75 cells (5 encoders x 5 strategies x 3 tasks), two at a time: about 4 minutes on 2 cores, then the leaderboard"
 	@$(VENV)/bin/harness -m experiment=mini $(ARGS); code=$$?; \
 	  $(VENV)/bin/harness leaderboard results/mini && \
 	  $(VENV)/bin/harness leaderboard results/mini --output results/mini/report.html && \
