@@ -97,14 +97,19 @@ class Estimate:
     n: int
 
 
-def estimates(roots: Iterable[Path]) -> dict[tuple[str, str, str, int | None], Estimate]:
-    """From all complete records, by task, encoder, strategy and limit."""
-    groups: dict[tuple[str, str, str, int | None], list[Record]] = {}
+Kind = tuple[str, str, str, int | None, frozenset[tuple[str, str]] | None]
+"""Task, encoder, strategy, limit, and the variant; None for the variant = all of them together."""
+
+
+def estimates(roots: Iterable[Path]) -> dict[Kind, Estimate]:
+    """From all complete records, for each variant and for all variants together."""
+    groups: dict[Kind, list[Record]] = {}
     for root in roots:
         for _, record in iter_records(root):
             if isinstance(record, Record) and record.status == "complete":
-                key = (record.task, record.encoder, record.strategy, record.partial)
-                groups.setdefault(key, []).append(record)
+                names = (record.task, record.encoder, record.strategy, record.partial)
+                for variant in (_variant(record.variant), None):
+                    groups.setdefault((*names, variant), []).append(record)
     return {
         key: Estimate(
             statistics.fmean(r.costs.total_seconds for r in records),
@@ -134,15 +139,13 @@ def describe(cells: Sequence[Cell], plan: Plan, *, slots: int) -> list[str]:
     return lines + _cost(plan, past, slots=slots)
 
 
-def _row(
-    members: Sequence[Cell], plan: Plan, past: Mapping[tuple[str, str, str, int | None], Estimate]
-) -> str:
+def _row(members: Sequence[Cell], plan: Plan, past: Mapping[Kind, Estimate]) -> str:
     states: dict[str, list[str]] = {}
     for cell in members:
         states.setdefault(_state(cell, plan), []).append(str(cell.seed))
     said = "; ".join(f"{state}: seed {','.join(seeds)}" for state, seeds in states.items())
     variant = " ".join(f"{k}={v}" for k, v in members[0].variant.items())
-    known = past.get(_key(members[0]))
+    known = _expected(members[0], past)
     cost = f"  about {duration(known.seconds)}, {known.memory_mb / 1000:.1f} GB a cell" if known else ""
     title = "/".join(members[0].folder.parts[-5:-1])
     return f"{title}  {variant + '  ' if variant else ''}{said}{cost if 'to run' in states else ''}"
@@ -155,15 +158,21 @@ def _state(cell: Cell, plan: Plan) -> str:
     return "to run again" if str(cell.folder) in plan.again else "to run"
 
 
-def _key(cell: Cell) -> tuple[str, str, str, int | None]:
+def _variant(variant: Mapping[str, object]) -> frozenset[tuple[str, str]]:
+    return frozenset((key, str(value)) for key, value in variant.items())
+
+
+def _expected(cell: Cell, past: Mapping[Kind, Estimate]) -> Estimate | None:
+    """What cells of its variant took, else those of other variants."""
     task, encoder, strategy = (str(cell.config[g]["name"]) for g in ("task", "encoder", "strategy"))
-    return task, encoder, strategy, cell.config.get("limit")
+    names = (task, encoder, strategy, cell.config.get("limit"))
+    return past.get((*names, _variant(cell.variant))) or past.get((*names, None))
 
 
-def _cost(plan: Plan, past: Mapping[tuple[str, str, str, int | None], Estimate], *, slots: int) -> list[str]:
+def _cost(plan: Plan, past: Mapping[Kind, Estimate], *, slots: int) -> list[str]:
     if not plan.todo:
         return []
-    found = [past[_key(cell)] for cell in plan.todo if _key(cell) in past]
+    found = [e for cell in plan.todo if (e := _expected(cell, past)) is not None]
     unknown = len(plan.todo) - len(found)
     if not found:
         return ["no earlier cells of these tasks, encoders and strategies to estimate time and memory from"]

@@ -1,0 +1,65 @@
+"""What a sweep is expected to take, from what its cells took before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cell_runners import make_cell
+
+from harness.plan import Plan, describe, estimates
+from harness.record import Costs, Record, write_record
+from harness.resolve import Cell
+
+NAMES = {"task": "t", "encoder": "e", "strategy": "s"}
+
+
+def past(results: Path, name: str, seconds: float, *, status: str = "complete", **more: Any) -> None:
+    costs = Costs(total_seconds=seconds, peak_memory_mb=10 * seconds)
+    record = Record(status=status, **NAMES, cell=name, seed=0, costs=costs, **more)
+    write_record(make_cell(results, name).folder, record)
+
+
+def cell(results: Path, name: str, **variant: Any) -> Cell:
+    return replace(make_cell(results, name), variant={k.replace("__", "."): v for k, v in variant.items()})
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    past(tmp_path, "few", 2.0, variant={"task.train_size": 30})
+    past(tmp_path, "few2", 4.0, variant={"task.train_size": 30})
+    past(tmp_path, "all", 30.0)
+    past(tmp_path, "lost", 900.0, status="failed")
+    past(tmp_path, "part", 0.1, partial=16)
+    return tmp_path
+
+
+def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
+    found = estimates([results])
+    assert found["t", "e", "s", None, frozenset({("task.train_size", "30")})].seconds == 3.0
+    assert found["t", "e", "s", None, frozenset()].seconds == 30.0
+    assert found["t", "e", "s", None, None].seconds == 12.0
+    assert found["t", "e", "s", None, None].memory_mb == 300.0
+    assert found["t", "e", "s", 16, frozenset()].seconds == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [({"task__train_size": 30}, "about 3.0 s"), ({}, "about 30.0 s"), ({"task__train_size": 100}, "about 12.0 s")],
+)
+def test_a_variant_that_never_ran_is_judged_by_the_others(
+    results: Path, variant: dict[str, Any], said: str
+) -> None:
+    new = cell(results, "new", **variant)
+    lines = describe([new], Plan(todo=[new]), slots=1)
+    assert f"{said}, " in lines[0]
+    assert lines[-1].startswith(said)
+
+
+def test_cells_that_nothing_is_known_of_are_counted(results: Path) -> None:
+    new, other = cell(results, "new"), make_cell(results, "x", strategy={"name": "else"})
+    lines = describe([new, other], Plan(todo=[new, other]), slots=2)
+    assert lines[-1] == "    without 1 cells that have no earlier run to go by"
+    assert lines[-2].startswith("about 30.0 s on 2 slots, at most 0.3 GB")
