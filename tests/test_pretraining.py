@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,9 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
     record = run_job(none, say=quiet)
     assert record["seen"] == {"tokens": 0, "words": 0, "steps": 0, "seconds": 0.0, "epochs": 0.0}
     assert record["loss"] is None
-    assert record["held_out"]["nll"] > 0.5 * math.log(record["vocabulary"]) * record["held_out"]["units"]
+    held = record["held_out"]
+    assert held["unigram_nll"] < held["nll"], "drawn weights are worse than the units' frequencies"
+    assert held["nll"] > 0.5 * math.log(record["vocabulary"]) * held["units"]
     one = run_job(some, say=quiet)
     assert {k: one[k] for k in ("parameters", "vocabulary")} == {
         k: record[k] for k in ("parameters", "vocabulary")
@@ -122,6 +125,22 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
     )
     assert drawn.shape == moved.shape
     assert 0 < np.abs(drawn - moved).max() < 0.5 * np.abs(drawn).max()  # the same draw, one step apart
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "elmo"])
+def test_the_units_own_frequencies_are_those_of_what_is_predicted(family: str, corpus: Corpus) -> None:
+    objective = prepared(family, corpus)
+    held = objective.held_out(objective.build().eval())
+    units = {"elmo": lambda line: objective.classes[line]}.get(family, lambda line: line.ids)
+    train, asked = (
+        Counter(int(i) for d in part for line in (d if isinstance(d, list) else [d]) for i in units(line))
+        for part in (objective.train, objective.test)
+    )
+    assert asked.total() == held.predicted
+    seen = [n + 1 for n in (train[i] for i in range(objective.vocabulary_size()))]
+    seen = seen[5:] if family == "bert" else seen  # its special pieces are never asked
+    nats = sum(n * math.log(sum(seen) / (train[i] + 1)) for i, n in asked.items())
+    assert held.unigram == pytest.approx(nats)
 
 
 def test_a_finished_output_is_kept(corpus_file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -71,11 +72,18 @@ def summary(record: dict[str, Any]) -> str:
     if held["perplexity_per_word"] is None:
         shown = [k for k in held if k.startswith("masked") or k == "pseudo_perplexity"]
         more = ", ".join(f"{k} {held[k]:.3f}" for k in shown if held[k] is not None)
+        if held.get("unigram_nll") is not None:
+            more += f" (by the pieces' frequencies alone {held['unigram_nll'] / held['units']:.3f})"
         return f"{told}\nheld out: {more or 'no measure'}; no perplexity per word: {held['undefined']}"
+    alone = ""
+    if held.get("unigram_nll") is not None:
+        reached = math.exp(min(700.0, held["unigram_nll"] / held["words"]))
+        alone = f"; by the units' frequencies alone {reached:.1f}"
     unknown = f", {held['unknown_share']:.1%} of units unknown" if held["unknown_share"] else ""
     return (
         f"{told}\nheld out: perplexity {held['perplexity_per_word']:.1f} per word "
-        f"({held['nll'] / held['words']:.3f} nats), {held['perplexity_per_unit']:.1f} per unit{unknown}"
+        f"({held['nll'] / held['words']:.3f} nats{alone}), "
+        f"{held['perplexity_per_unit']:.1f} per unit{unknown}"
     )
 
 

@@ -31,7 +31,7 @@ from harness.encoders.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP,
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import Pieces, beginnings, padded
+from harness.pretraining.pieces import Pieces, beginnings, padded, unigram_nll
 
 MARKERS = (UNKNOWN, PAD, BOS, "xxeos", "xxfld", REP, WREP, UP, MAJ)
 """The first rows of fastai's vocabularies, in its order."""
@@ -160,7 +160,15 @@ class WordLM(Objective):
                 predicted += int((labels != NO_LOSS).sum())
         unknown = sum(int((d.ids == self.unknown).sum()) for d in self.test)
         words = sum(int(d.words.sum()) for d in self.test)
-        return HeldOut(nll, predicted, words=words, unknown=unknown / max(1, predicted))
+        return HeldOut(
+            nll,
+            predicted,
+            words=words,
+            unknown=unknown / max(1, predicted),
+            unigram=unigram_nll(
+                (d.ids for d in self.train), (d.ids for d in self.test), size=len(self.words)
+            ),
+        )
 
     def save(self, model: AwdLstmLM, folder: Path) -> None:
         write_model(folder, model.weights(), self.words, backwards=self.backwards)

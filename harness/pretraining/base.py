@@ -48,6 +48,8 @@ class HeldOut:
         unknown: share of the predicted units that the vocabulary lacks. An unknown unit counts as
             predicted when its class is, so with many of them the perplexity is too good.
         why: why there is no perplexity per word.
+        unigram: nats that the units' frequencies in the training text give the same units, see
+            :func:`harness.pretraining.pieces.unigram_nll`; NaN where the objective predicts no units.
         more: further numbers by name, for the record.
     """
 
@@ -56,6 +58,7 @@ class HeldOut:
     words: int | None
     unknown: float = 0.0
     why: str = ""
+    unigram: float = math.nan
     more: Mapping[str, float] = field(default_factory=dict)
 
     @property

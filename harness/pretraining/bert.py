@@ -40,6 +40,7 @@ from harness.pretraining.pieces import (
     lines_of,
     padded,
     rows_of,
+    unigram_nll,
 )
 from harness.pretraining.pseudo import pseudo_perplexity, spread
 from harness.pretraining.shared_tokenizer import is_spaced, shared_word_pieces
@@ -185,6 +186,11 @@ class MaskedLM(Objective):
             words=None,
             unknown=0.0,
             why="a masked language model gives no probability of a text",
+            unigram=unigram_nll(
+                *((line.ids for d in part for line in d) for part in (self.train, self.test)),
+                size=self.vocabulary_size(),
+                first=len(SPECIAL),
+            ),
             more={
                 "masked_accuracy": right / max(1, total),
                 "masked_nll": nll / max(1, total),

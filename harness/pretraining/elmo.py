@@ -32,6 +32,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.bilm import MARKERS, UNKNOWN, BiLM
 from harness.pretraining.corpus import Corpus, Document
+from harness.pretraining.pieces import unigram_nll
 
 SOFTMAX = ("auto", "full", "adaptive")
 FULL_MOST = 12_000
@@ -177,7 +178,17 @@ class BiLMObjective(Objective):
         unknown = sum(int((self.classes[row] == 0).sum()) for row in rows)
         both = zip(("forward", "backward"), sums.tolist(), strict=True)
         more = {f"perplexity_{name}": math.exp(min(700.0, nll / max(1, words))) for name, nll in both}
-        return HeldOut(float(sums.mean()), words, words=words, unknown=unknown / max(1, words), more=more)
+        return HeldOut(
+            float(sums.mean()),
+            words,
+            words=words,
+            unknown=unknown / max(1, words),
+            unigram=unigram_nll(
+                *((self.classes[line] for d in part for line in d) for part in (self.train, self.test)),
+                size=len(self.words),
+            ),
+            more=more,
+        )
 
     def save(self, model: BiLM, folder: Path) -> None:
         """``options.json``, ``weights.hdf5``; beside the published format ``vocabulary.txt`` and

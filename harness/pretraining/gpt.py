@@ -35,6 +35,7 @@ from harness.pretraining.pieces import (
     padded,
     rows_of,
     tokenise,
+    unigram_nll,
 )
 from harness.pretraining.shared_tokenizer import is_spaced, shared_byte_pairs
 from harness.pretraining.word_pieces import END, byte_pair_tokenizer
@@ -184,7 +185,16 @@ class CausalLM(Objective):
             logits = model(input_ids=shown).logits.float()
             nll += float(_summed(logits, labels))
             predicted += int((labels != NO_LOSS).sum())
-        return HeldOut(nll, int(predicted), words=sum(int(d.words.sum()) for d in self.test))
+        return HeldOut(
+            nll,
+            int(predicted),
+            words=sum(int(d.words.sum()) for d in self.test),
+            unigram=unigram_nll(
+                (line.ids for document in self.train for line in document),
+                (document.ids for document in self.test),
+                size=self.vocabulary_size(),
+            ),
+        )
 
     def windows(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """What is shown and what is to be predicted; each unit of the document exactly once."""

@@ -192,6 +192,7 @@ def the_record(
             "perplexity_per_unit": _number(held.unit_perplexity) if held.words is not None else None,
             "undefined": held.why or None,
             "nll": held.nll,
+            "unigram_nll": _number(held.unigram),
             "words": held.words,
             "units": held.predicted,
             "unknown_share": held.unknown,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,23 @@ class Pieces:
     @classmethod
     def join(cls, parts: Sequence[Pieces]) -> Pieces:
         return cls(np.concatenate([p.ids for p in parts]), np.concatenate([p.words for p in parts]))
+
+
+def unigram_nll(
+    train: Iterable[np.ndarray], asked: Iterable[np.ndarray], *, size: int, first: int = 0
+) -> float:
+    """Nats that the units' own frequencies give a text, summed: what a model that reads anything is below.
+
+    Args:
+        train, asked: ids (S,) of the training text and of the held-out one.
+        size: of the vocabulary; one is added to each count.
+        first: units below are special, and neither counted nor asked.
+    """
+    counts, wanted = (
+        np.bincount(np.concatenate([np.zeros(0, np.int64), *part]), minlength=size)[first:]
+        for part in (train, asked)
+    )
+    return float(-(wanted * np.log((counts + 1) / (counts + 1).sum())).sum())
 
 
 def tokenise(backend: Any, texts: Sequence[str]) -> list[Pieces]:
