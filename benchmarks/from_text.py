@@ -13,7 +13,6 @@ import json
 import math
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,29 +72,10 @@ def cells(name: str, record: dict[str, Any], output: Path, trec: Path, results: 
         raise SystemExit(f"{name}: not all cells are complete; harness status {results}")
 
 
-def pieces_unigram(folder: Path, train: Path, held_out: Path) -> float:
-    """Nats a word piece that the pieces' own frequencies (one added to each) give on the held-out text: what
-    a masked language model has to beat."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    counts, wanted = (
-        Counter(
-            i
-            for line in file.read_text(encoding="utf-8").splitlines()
-            for i in tokenizer.encode(line.strip(), add_special_tokens=False).ids
-        )
-        for file in (train, held_out)
-    )
-    total = sum(counts.values()) + tokenizer.get_vocab_size()
-    nats = sum(n * -math.log((counts[i] + 1) / total) for i, n in wanted.items())
-    return nats / sum(wanted.values())
-
-
-def measures(records: dict[str, dict[str, Any]], outputs: Path, train: Path, held_out: Path) -> str:
+def measures(records: dict[str, dict[str, Any]]) -> str:
     """The table of what pretraining took and reached."""
     out = [
-        "| encoder | parameters | tokens seen | passes | training s | whole s | held out | unigram |",
+        "| encoder | parameters | tokens seen | passes | training s | whole s | held out | its unigram |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, record in records.items():
@@ -103,10 +83,10 @@ def measures(records: dict[str, dict[str, Any]], outputs: Path, train: Path, hel
         reached, unigram = "-", "-"
         if held and held["perplexity_per_word"] is not None:
             reached = f"{held['perplexity_per_word']:.1f} a word"
-            unigram = f"{record['corpus']['unigram_perplexity']:.1f}"
-        elif held and "masked_nll" in held:
-            unigram = f"{pieces_unigram(outputs / name, train, held_out):.3f}"
+            unigram = f"{math.exp(held['unigram_nll'] / held['words']):.1f}"
+        elif held and held["unigram_nll"] is not None:
             reached = f"{held['masked_nll']:.3f} nats a masked piece"
+            unigram = f"{held['unigram_nll'] / held['units']:.3f}"
         out.append(
             f"| {name} | {record['parameters']:,} | {seen['tokens']:,} | {seen['epochs']:.1f} | "
             f"{seen['seconds']:.0f} | {record['total_seconds']:.0f} | {reached} | {unigram} |"
@@ -160,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
     for (_, output, _), record in zip(jobs, made, strict=True):
         cells(output, record, outputs / output, trec, results)
     trained = {name: record for (name, _, more), record in zip(jobs, made, strict=True) if not more}
-    print(measures(trained, outputs, train, held_out), comparison(results), sep="\n\n")
+    print(measures(trained), comparison(results), sep="\n\n")
     return 0
 
 
