@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 import time
+import warnings
 from typing import Any
 
 from harness.errors import HarnessError
@@ -53,7 +54,11 @@ def main(argv: list[str]) -> int:
         print(f"{time.monotonic() - begin:6.0f} s  {line}", file=sys.stderr, flush=True)
 
     say(f"{name} ({size}) from {config['corpus']}")
-    record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
+    with warnings.catch_warnings():
+        # deprecations speak of code, not of results
+        for kind in (FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", kind)
+        record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
     print(summary(record))
     print(f"harness encoder={record.get('loads_as', name)} encoder.path={shlex.quote(config['output'])}")
     return 0
