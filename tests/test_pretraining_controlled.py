@@ -162,7 +162,7 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
         AutoModelForMaskedLM.from_pretrained(folder).eval(),
     )
     lines = [x for d in read_corpus(tmp_path / "corpus.txt", held_out=0.2).held_out for x in d]
-    chosen = [lines[i] for i in spread(len(lines), 3)]
+    chosen = [lines[i] for i in spread([len(line) for line in lines], 3)]
     nll, pieces = 0.0, 0
     for line in chosen:
         ids = tokenizer(line).input_ids
@@ -176,9 +176,11 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
     assert held["pseudo_perplexity"] == pytest.approx(math.exp(nll / pieces), rel=1e-4)
     assert held["perplexity_per_word"] is None
     assert any("not comparable" in note for note in record["notes"])
-    assert spread(5, 9) == [0, 1, 2, 3, 4]
-    assert spread(10, 3) == [0, 3, 6]
-    assert spread(10, 0) == []
+    assert spread([1] * 5, 9) == [0, 1, 2, 3, 4]
+    assert spread([1] * 10, 3) == [0, 3, 6]
+    assert spread([1] * 10, 0) == []
+    assert spread([200] * 10, 6) == [0, 5], "40,000 units a line"
+    assert spread([1000] * 10, 6) == [0]
     _, without = made("bert", tmp_path, "none", "encoder.pseudo_lines=0", "budget.steps=1")
     assert not [k for k in without["held_out"] if k.startswith("pseudo")]
 

@@ -199,8 +199,9 @@ class MaskedLM(Objective):
         )
 
     def _pseudo(self, model: Any, device: torch.device) -> dict[str, float]:
-        lines = [line for document in self.test for line in document]
-        chosen = [lines[i].cut(0, self.block.positions - 2) for i in spread(len(lines), self.pseudo_lines)]
+        room = self.block.positions - 2
+        lines = [line.cut(0, room) for document in self.test for line in document]
+        chosen = [lines[i] for i in spread([len(line) for line in lines], self.pseudo_lines)]
         if not chosen:
             return {}
 

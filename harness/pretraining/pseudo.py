@@ -21,8 +21,19 @@ ROWS = 256
 Scores = Callable[[Tensor, Tensor], Tensor]
 
 
-def spread(count: int, most: int) -> list[int]:
-    """At most ``most`` numbers below ``count``, evenly spread."""
+UNITS = 100_000
+"""Most units that are shown to the model: a line is as many rows as it has pieces."""
+
+
+def spread(lengths: Sequence[int], most: int) -> list[int]:
+    """Numbers of at most ``most`` lines of these ``lengths``, evenly spread; fewer, but one, when they are so
+    long that together they would take more than :data:`UNITS`."""
+    chosen = _even(len(lengths), most)
+    cost = sum(lengths[i] ** 2 for i in chosen)
+    return chosen if cost <= UNITS else _even(len(lengths), max(1, len(chosen) * UNITS // cost))
+
+
+def _even(count: int, most: int) -> list[int]:
     return sorted({int(i * count / most) for i in range(most)}) if count > most else list(range(count))
 
 
