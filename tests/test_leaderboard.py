@@ -20,7 +20,7 @@ from harness.errors import HarnessError
 from harness.leaderboard.board import make_board
 from harness.leaderboard.command import main
 from harness.leaderboard.configs import UNSET, lookup
-from harness.leaderboard.render import terminal
+from harness.leaderboard.screen import terminal
 from harness.record import Costs, Record, write_record
 
 Rows = Callable[..., list[dict[str, Any]]]
@@ -55,7 +55,7 @@ def rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Rows:
     def run(*records: Record, options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         save(tmp_path, *records)
         assert main([str(tmp_path), "--format", "json", *options]) == 0
-        found = json.loads(capsys.readouterr().out)
+        found = json.loads(capsys.readouterr().out)["rows"]
         assert isinstance(found, list)
         return found
 
@@ -152,7 +152,8 @@ def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_al
             told = seen[choice] + capsys.readouterr().err
             assert "equals another" in told
             assert "makes no sense" in told
-        assert len(re.findall(r"\bS\b", seen["show"])) > len(re.findall(r"\bS\b", seen["hide"])), form
+        row = r"(?<!/)\bS\b(?!/)"  # not in the name of a cell
+        assert len(re.findall(row, seen["show"])) > len(re.findall(row, seen["hide"])), form
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "Skipped; --skipped show gives them rows\n  t/S/full/s/seed-0 and 1 more: equals another" in out
@@ -221,6 +222,19 @@ def test_partial_records_are_shown_only_when_asked(
     main([str(tmp_path), "--partial"])
     out = capsys.readouterr().out
     assert out.index("0.5000") < out.index("PARTIAL: t") < out.index("0.7500")
+
+
+def test_skipped_cells_of_runs_with_a_limit_are_no_partial_records() -> None:
+    ran = [record(0.75, encoder="p", cell="p", partial=16, seed=s) for s in (0, 1)]
+    ran.append(record(status="failed", encoder="q", cell="q", partial=16, reason="no"))
+    skipped = record(status="skipped", encoder="s", cell="s", partial=16, reason="makes no sense")
+    told = [make_board([record(0.5), *some]).notes for some in ([*ran, skipped], ran, [skipped])]
+    end = "left out; --partial shows them"
+    assert told == [
+        [f"3 partial records (run with a limit) and 1 skipped cell of runs with a limit {end}"],
+        [f"3 partial records (run with a limit) {end}"],
+        [f"1 skipped cell of runs with a limit {end}"],
+    ]
 
 
 def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -482,7 +496,7 @@ def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
     for name, start in (
         ("x.md", "## t"),
         ("x.csv", "task,"),
-        ("x.json", "["),
+        ("x.json", "{"),
         ("x.txt", "t | test accuracy"),
     ):
         main([str(tmp_path / "r"), "--output", str(tmp_path / name)])

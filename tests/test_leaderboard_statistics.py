@@ -18,9 +18,8 @@ import scipy.stats
 from harness.errors import HarnessError
 from harness.leaderboard.aggregates import friedman, interquartile_mean, ranks
 from harness.leaderboard.bootstrap import Weights, holm, of_difference, of_row
+from harness.leaderboard.columns import tie_text
 from harness.leaderboard.command import main
-from harness.leaderboard.latex import escape
-from harness.leaderboard.render import tie_text
 from harness.leaderboard.rows import Row
 from harness.leaderboard.statistics import NO_SPREAD, Sample
 from harness.leaderboard.views import p_text
@@ -99,7 +98,7 @@ def test_m18_all_right_is_no_certainty() -> None:
 
 def test_m18_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell(tmp_path, np.array([True]))
-    (row,) = board(tmp_path, capsys)
+    (row,) = board(tmp_path, capsys)["rows"]
     assert (row["ci_low"], row["ci_high"], row["ci_kind"]) == (None, None, "fewer than two examples")
 
 
@@ -155,12 +154,12 @@ def test_friedman_and_ranks_agree_with_scipy() -> None:
 def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for i, level in enumerate((0.80, 0.79, 0.4)):
         seeds(tmp_path, level, encoder=f"e{i}", draw=i)
-    found = board(tmp_path, capsys)
+    found = board(tmp_path, capsys)["rows"]
     assert [row["tied"] for row in found] == [True, True, False]
     for row in found:
         assert row["ci_low"] < row["mean"] < row["ci_high"]
         assert row["ci_kind"] == "seeds and examples"
-    assert board(tmp_path, capsys) == found
+    assert board(tmp_path, capsys)["rows"] == found
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert f"{found[0]['ci_low']:.4f} to {found[0]['ci_high']:.4f}" in out
@@ -172,7 +171,7 @@ def test_records_without_counts_have_a_mean_and_say_so(
 ) -> None:
     cell(tmp_path, np.array([True, False]), aggregate="")
     cell(tmp_path, np.array([True, True]), encoder="f", aggregate="os.system")
-    found = board(tmp_path, capsys)
+    found = board(tmp_path, capsys)["rows"]
     assert [row["ci_low"] for row in found] == [None, None]
     main([str(tmp_path)])
     out = capsys.readouterr().out
@@ -184,7 +183,7 @@ def test_predictions_that_contradict_their_record_give_no_interval(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell(tmp_path, np.array([True, False]), test={"accuracy": 0.9})
-    (row,) = board(tmp_path, capsys)
+    (row,) = board(tmp_path, capsys)["rows"]
     assert row["ci_kind"] == "its predictions give 0.5, its record says 0.9"
 
 
@@ -209,7 +208,7 @@ def test_compare_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_error_reduction_against_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell(tmp_path, np.arange(100) < 90, encoder="new")
     cell(tmp_path, np.arange(100) < 80, encoder="old")
-    new, old = board(tmp_path, capsys, "--baseline", "old/full")
+    new, old = board(tmp_path, capsys, "--baseline", "old/full")["rows"]
     assert new["error_reduction"] == pytest.approx(0.5)
     assert old["error_reduction"] is None
     assert 0 < new["p_baseline"] < 0.05
@@ -218,7 +217,7 @@ def test_error_reduction_against_a_baseline(tmp_path: Path, capsys: pytest.Captu
 def test_degenerate_seeds_are_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell(tmp_path, np.arange(10) < 9)
     cell(tmp_path, np.arange(10) < 2, seed=1, degenerate="predicts nothing but a")
-    (row,) = board(tmp_path, capsys)
+    (row,) = board(tmp_path, capsys)["rows"]
     assert (row["degenerate"], row["n"], row["mean"]) == (1, 2, pytest.approx(0.55))
     main([str(tmp_path)])
     out = capsys.readouterr().out
@@ -320,12 +319,6 @@ def test_every_format_shows_a_view(tmp_path: Path, capsys: pytest.CaptureFixture
     assert r"$\pm$" in out
     with pytest.raises(HarnessError, match="one kind of table"):
         main([str(tmp_path), "--format", "csv", "--cost", *options])
-
-
-def test_latex_sets_hostile_text_as_it_is() -> None:
-    assert escape(r"a\b_{c}%$&#~^") == (
-        r"a\textbackslash{}b\_\{c\}\%\$\&\#\textasciitilde{}\textasciicircum{}"
-    )
 
 
 def test_fifty_rows_of_two_thousand_predictions_are_quick(

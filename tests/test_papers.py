@@ -58,7 +58,7 @@ def test_figures_stand_beside_rows_of_the_same_data_and_kind(
     assert "Howard and Ruder 2018" in line["source"]
     # the board itself is what it is without them
     main([str(results), "--format", "json"])
-    assert found["rows"] == json.loads(capsys.readouterr().out)
+    assert found["rows"] == json.loads(capsys.readouterr().out)["rows"]
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "latex", "html"])

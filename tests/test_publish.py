@@ -89,7 +89,7 @@ def test_offline_writes_what_would_be_sent(
     assert len(json.loads((folder / "seeds.json").read_text())) == 4
     # what was written is no record of the board
     assert main([str(results), "--format", "json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 2
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
 
 
 def test_without_a_key_or_a_server_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

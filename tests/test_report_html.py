@@ -101,7 +101,7 @@ def test_rows_say_what_the_board_says(
     tables = report(results, tmp_path)["tables"]
     capsys.readouterr()
     assert main([str(results), "--format", "json"]) == 0
-    plain = json.loads(capsys.readouterr().out)
+    plain = json.loads(capsys.readouterr().out)["rows"]
     rows = [(t["task"], row) for t in tables for row in t["rows"]]
     assert len(rows) == len(plain)
     for (task, row), known in zip(rows, plain, strict=True):
@@ -198,6 +198,23 @@ def test_the_heat_map_shows_the_largest_training_set_alone(tmp_path: Path) -> No
     assert {(p["line"], p["n_train"]) for p in table["curves"]} == {
         (f"{encoder}/full", n) for encoder in "ab" for n in (30, 500)
     }
+
+
+def test_fronts_hold_rows_of_one_size_of_the_training_set(tmp_path: Path) -> None:
+    for n, level, spent in ((30, 0.3, 1.0), (500, 0.9, 5.0), (500, 0.5, 9.0)):
+        given: dict[str, Any] = {"encoder": f"e{spent:g}", "n_train": n, "costs": Costs(train_seconds=spent)}
+        labels(tmp_path / "r", level, **given)
+    rows = report(tmp_path / "r", tmp_path)["tables"][0]["rows"]
+    found = {row["labels"]["encoder"]: (row["n_train"], "train_seconds" in row["front"]) for row in rows}
+    assert found == {"e1": (30, True), "e5": (500, True), "e9": (500, False)}
+
+
+def test_tasks_without_a_system_in_common_say_so(tmp_path: Path) -> None:
+    for task, encoder in (("a", "x"), ("b", "y")):
+        labels(tmp_path / "r", 0.5, task=task, encoder=encoder)
+    across = report(tmp_path / "r", tmp_path)["across"]
+    assert across["rows"] == []
+    assert "no system has a score on all 2 tasks (systems: a 1, b 1)" in across["notes"][0]
 
 
 def test_settings_that_all_rows_share_are_told_once(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Systems over several tasks: mean, interquartile mean, average rank, and Friedman's test of the ranks.
 
-A system is a row's name (encoder, strategy, variant); only those with a score on every task are ranked, the
-others are named. Formulas:
+A system is a row's name (encoder, strategy, variant; without the variant where dev chose it); only those with
+a score on every task are ranked, the others are named. Of each task one table counts, the one with most rows,
+and in it what was trained on most examples: neither a task twice nor less training is a system of its own.
+Formulas:
 
     mean      of the task means; V = sum_t V_t / T^2, degrees of freedom by Satterthwaite (1946)
     IQM       mean of the middle half of all seeds on all tasks, a quarter cut off either end (Agarwal 2021)
@@ -12,7 +14,7 @@ others are named. Formulas:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,29 +22,35 @@ import numpy as np
 from harness.errors import HarnessError
 from harness.leaderboard.board import Board, Table
 from harness.leaderboard.bootstrap import Spread, of_row
-from harness.leaderboard.rows import Row
+from harness.leaderboard.rows import Row, variant_text
+from harness.leaderboard.sizes import N_TRAIN, NAMES, sizes_text
 from harness.leaderboard.statistics import Sample, Samples
 from harness.leaderboard.views import View
 
 ENOUGH_TASKS = 5
+_OTHER_DATA = ". Other data need a task.name of their own"
 
 
 def across(board: Board, samples: Samples) -> View:
-    """One row a system.
+    """One row a system; a note says why where there is none.
 
     Raises:
         HarnessError: there are fewer than two tasks.
     """
-    tables = [t for t in board.tables if not t.partial and any(row.mean is not None for row in t.rows)]
+    tables, notes = _one_a_task(board)
     if len(tables) < 2:
-        raise HarnessError("--across: there is one task only; it takes at least two")
-    by_table = [{row.name: row for row in t.rows if row.mean is not None} for t in tables]
+        what = "there is one task only" if tables else "no task has a score"
+        raise HarnessError("; ".join([f"--across: {what}; it takes at least two", *notes]))
+    found = [_systems(t) for t in tables]
+    by_table = [systems for systems, _ in found]
     names = sorted(set().union(*by_table))
     whole = [n for n in names if all(n in rows for rows in by_table)]
     view = View("across", f"Over {len(tables)} tasks: " + ", ".join(map(_named, tables)), [])
-    _explain(view, whole, names, metrics={(t.metric, t.maximize) for t in tables})
+    view.notes = [*notes, *(note for _, note in found if note)]
     if not whole:
+        view.notes.append(_nothing(tables, by_table))
         return view
+    _explain(view, whole, names, metrics={(t.metric, t.maximize) for t in tables})
     rows = [[rows[name] for rows in by_table] for name in whole]
     scores = np.array([[row.mean for row in line] for line in rows], dtype=float)
     table_ranks = ranks(scores * np.array([1.0 if t.maximize else -1.0 for t in tables]))
@@ -56,6 +64,73 @@ def across(board: Board, samples: Samples) -> View:
     else:
         view.notes.append("no Friedman test: it takes at least 5 tasks and 3 systems")
     return view
+
+
+def _one_a_task(board: Board) -> tuple[list[Table], list[str]]:
+    """Of each task the table in which most rows have a score, and what was left out by that."""
+    by_task: dict[str, list[Table]] = {}
+    for table in board.tables:
+        if not table.partial and _scored(table):
+            by_task.setdefault(table.task, []).append(table)
+    tables = [max(some, key=lambda t: len(_scored(t))) for some in by_task.values()]
+    notes = []
+    for table in tables:
+        others = [t for t in by_task[table.task] if t is not table]
+        if others:
+            used, *left = (f"{_named(t)}: {_rows(len(_scored(t)))}" for t in (table, *others))
+            notes.append(
+                f"of {len(others) + 1} tables of {table.task} the one with most rows is used, {used}; left "
+                f"out: {'; '.join(left)}" + _OTHER_DATA * ("data" in table.part)
+            )
+    return tables, notes
+
+
+def _rows(n: int) -> str:
+    return f"{n} row{'' if n == 1 else 's'}"
+
+
+def _scored(table: Table) -> list[Row]:
+    return [row for row in table.rows if row.mean is not None]
+
+
+def _systems(table: Table) -> tuple[dict[str, Row], str]:
+    """Rows of the largest training set by the name of their system; a note where there are smaller ones."""
+    scored = _scored(table)
+    sizes = {row.n_train or 0 for row in scored}
+    rows = [row for row in scored if (row.n_train or 0) == max(sizes)]
+    names = [_without_size(row, chosen=row.tried is not None) for row in rows]
+    if len(set(names)) < len(names):  # several were kept of one encoder and strategy
+        names = [_without_size(row, chosen=False) for row in rows]
+    if len(set(names)) < len(names):
+        names = [row.name for row in rows]
+    smaller = sizes - {max(sizes)}
+    note = f"{table.task}: rows trained on {max(sizes)} examples, the most there are, not those trained on "
+    note = f"{note}{sizes_text(smaller)}; --train-size N takes those of N" if smaller else ""
+    return dict(zip(names, rows, strict=True)), note
+
+
+def _without_size(row: Row, *, chosen: bool) -> str:
+    """The row's name but for the size of its training set, and for a variant that dev has chosen."""
+    variant = row.records[0].variant
+    labels = {k: v for k, v in row.labels.items() if k not in NAMES}
+    if "variant" in labels:
+        rest = variant_text({k: v for k, v in variant.items() if k not in NAMES})
+        told = labels["variant"].removeprefix(variant_text(variant)).strip()
+        told = told.removesuffix(f"{N_TRAIN}={row.n_train}").strip()
+        labels["variant"] = "" if chosen else f"{rest} {told}".strip()
+    return Row(row.task, "", True, labels, []).name
+
+
+def _nothing(tables: Sequence[Table], by_table: Sequence[Mapping[str, Row]]) -> str:
+    """Why there is no system, and what to do about it."""
+    counts = ", ".join(f"{t.task} {len(rows)}" for t, rows in zip(tables, by_table, strict=True))
+    out = f"nothing is ranked: no system has a score on all {len(tables)} tasks (systems: {counts})"
+    pairs = [{(r.encoder, r.strategy) for row in rows.values() for r in row.complete} for rows in by_table]
+    if set.intersection(*pairs):
+        return (
+            f"{out}; they differ in their variants: --select dev takes the best variant of each as one system"
+        )
+    return f"{out}; --task NAME NAME leaves out tasks that were run with others"
 
 
 def _named(table: Table) -> str:

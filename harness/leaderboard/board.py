@@ -19,6 +19,7 @@ from harness.leaderboard.rows import (
     headline,
     pooled,
 )
+from harness.leaderboard.sizes import of_size
 from harness.record import RECORD, Record, iter_records, read_record
 
 PARTIAL = "PARTIAL"
@@ -68,6 +69,11 @@ class Board:
     damaged: list[str]
     notes: list[str]
     hidden: list[Row] = field(default_factory=list)
+
+    @property
+    def skipped_title(self) -> str:
+        """A heading; of cells that have no rows it says how to get them."""
+        return "Skipped" + ("; --skipped show gives them rows" if self.hidden else "")
 
 
 @dataclass(slots=True)
@@ -133,6 +139,7 @@ def make_board(
     configs: Configs | None = None,
     mix: bool = False,
     skipped: bool = True,
+    train_size: str | None = None,
 ) -> Board:
     """Turn records into a board.
 
@@ -145,13 +152,18 @@ def make_board(
         configs: where the settings are found that neither record nor variant holds.
         mix: put records of different data, test sizes and result versions of a task into one table.
         skipped: give cells that were skipped rows of their own; they are listed with their reasons anyway.
+        train_size: keep cells trained on so many examples alone; ``all`` keeps the most of each task.
 
     Raises:
-        HarnessError: nothing that is shown has one of the fields in ``group_by``.
+        HarnessError: nothing that is shown has one of the fields in ``group_by``, or was trained on so many.
     """
     configs = configs or Configs()
     whole = [r for r in records if r.partial is None]
     left = [r for r in records if r.partial is not None]
+    before = whole
+    if train_size is not None:
+        whole = of_size(whole, train_size)
+        left = of_size(left, train_size) if partial else left
     shown = [*whole, *left] if partial else whole
     check_fields(shown or left, group_by, configs)
 
@@ -166,16 +178,26 @@ def make_board(
         return sorted(out, key=lambda t: t.task)
 
     tables = tables_of(whole, partial=False)
-    notes = []
+    notes = [
+        f"{task}: no cell was trained on {train_size} examples"
+        for task in sorted({r.task for r in before} - {r.task for r in whole})
+    ]
     if partial:
         tables += tables_of(left, partial=True)
     elif left:
-        notes.append(
-            f"{_count(len(left), 'partial record')} (run with a limit) left out; --partial shows them"
-        )
+        notes.append(_left_out(left))
     hidden = [] if skipped else _hide(tables)
     tables = [table for table in tables if table.rows]
     return Board(tables, _failures(shown), _skips(shown), list(damaged), notes, hidden)
+
+
+def _left_out(partial: Sequence[Record]) -> str:
+    """How many records of runs with a limit are not shown: those that ran, and those that were skipped."""
+    skipped = sum(r.status == "skipped" for r in partial)
+    ran = len(partial) - skipped
+    parts = [f"{_count(ran, 'partial record')} (run with a limit)"] if ran else []
+    parts += [f"{_count(skipped, 'skipped cell')} of runs with a limit"] if skipped else []
+    return f"{' and '.join(parts)} left out; --partial shows them"
 
 
 def _hide(tables: Iterable[Table]) -> list[Row]:

@@ -6,6 +6,8 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ from harness.leaderboard import (
     html_page,
     latex,
     papers,
+    plain,
     publish,
     render,
+    screen,
 )
 from harness.leaderboard.statistics import EXAMPLES_ONLY, Samples, add_baseline, add_intervals, mark_ties
 from harness.leaderboard.views import View
@@ -55,6 +59,7 @@ def main(argv: list[str]) -> int:
         configs=found.configs,
         mix=options.mix,
         skipped=options.skipped == "show",
+        train_size=options.train_size,
     )
     samples = Samples(found.configs)
     _add_statistics(made, samples, options)
@@ -65,13 +70,10 @@ def main(argv: list[str]) -> int:
         _put(html_page.page(data), options.output)
         return 0
     views = _views(made, samples, options, budget)
-    text = _rendered(made, views, form=form, to_file=bool(options.output))
-    if options.papers:
-        text = _with_papers(made, text, views, form=form)
-    _put(text, options.output)
+    published = [papers.view(made)] if options.papers else []
+    _put(_rendered(made, views, published, form=form, to_file=bool(options.output)), options.output)
     if form in ("csv", "json"):
-        notes = [f"{view.title}: {note}" for view in views for note in view.notes]
-        for line in [*render.remarks(made), *map(render.clean, notes)]:
+        for line in plain.remarks(made, [*views, *published]):
             print(line, file=sys.stderr)
     return 0
 
@@ -83,7 +85,7 @@ def _add_statistics(made: board.Board, samples: Samples, options: argparse.Names
         add_intervals(table.rows, samples, most=options.intervals)
         mark_ties(table.rows, samples, most=options.intervals)
         if options.baseline:
-            row = facts.find(table, options.baseline)
+            row = facts.find(table, options.baseline, option="--baseline")
             if row is None:
                 table.notes.append(f"note: no row {options.baseline} here to compare with")
             else:
@@ -164,18 +166,6 @@ def _waiting(options: argparse.Namespace) -> Path:
     return Path(options.dir).expanduser() / ".wandb" / options.wandb.replace("/", "_")
 
 
-def _with_papers(made: board.Board, text: str, views: list[View], *, form: str) -> str:
-    """The published figures behind the board or its views, apart from both."""
-    shown = papers.view(made)
-    if form == "csv":
-        raise HarnessError("--format csv holds one kind of table: --papers goes with the other formats")
-    if form == "json":
-        return render.views_as_json([*views, shown], made)
-    if form == "latex":
-        return text + latex.latex_views([shown])
-    return text + "\n" + render.views_as_text([shown], form=form)
-
-
 def _by_suffix(output: str) -> str:
     suffix = Path(output).suffix
     if suffix.lower() not in BY_SUFFIX:
@@ -186,25 +176,34 @@ def _by_suffix(output: str) -> str:
     return BY_SUFFIX[suffix.lower()]
 
 
-def _rendered(made: board.Board, views: list[View], *, form: str, to_file: bool) -> str:
-    if views:
-        if form == "csv" and len({view.name for view in views}) > 1:
-            raise HarnessError("--format csv holds one kind of table: ask for one view, or for json")
-        if form == "json":
-            return render.views_as_json(views, made)
-        by_form = {"csv": render.views_as_csv, "latex": latex.latex_views}
-        return by_form[form](views) if form in by_form else render.views_as_text(views, form=form)
-    if form in ("md", "csv", "json", "latex"):
-        whole = {
-            "md": render.markdown,
-            "csv": render.comma_separated,
-            "json": render.as_json,
-            "latex": latex.latex,
-        }
-        return whole[form](made)
-    if to_file or not sys.stdout.isatty():
-        return render.plain(made)
-    return render.terminal(made, width=shutil.get_terminal_size().columns, color="NO_COLOR" not in os.environ)
+def _rendered(
+    made: board.Board, views: list[View], published: list[View], *, form: str, to_file: bool
+) -> str:
+    """The board, or the views in its place; the published figures behind them, apart from both."""
+    if form == "json":
+        return plain.as_json(made, [*views, *published])
+    if form == "csv" and published:
+        raise HarnessError("--format csv holds one kind of table: --papers goes with the other formats")
+    if form == "csv" and len({view.name for view in views}) > 1:
+        raise HarnessError("--format csv holds one kind of table: ask for one view, or for json")
+    board_as, views_as = _writers(form, to_file=to_file)
+    text = views_as(views) if views else board_as(made)
+    return text + ("\n" + views_as(published) if published else "")
+
+
+def _writers(form: str, *, to_file: bool) -> tuple[Callable[..., str], Callable[..., str]]:
+    """What writes a board and what writes views."""
+    if form == "terminal" and not to_file and sys.stdout.isatty():
+        width, color = shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ
+        on_screen = (screen.terminal, screen.views_on_screen)
+        board_as, views_as = (partial(to_text, width=width, color=color) for to_text in on_screen)
+        return board_as, views_as
+    return {
+        "terminal": (render.plain, render.views_as_text),
+        "md": (render.markdown, render.views_as_markdown),
+        "csv": (plain.as_csv, plain.views_as_csv),
+        "latex": (latex.latex, latex.latex_views),
+    }[form]
 
 
 def _put(text: str, output: str | None) -> None:
@@ -243,6 +242,11 @@ def _parser() -> argparse.ArgumentParser:
         help="group by fields of the record or any resolved setting (optimizer.lr), not by variant",
     )
     parser.add_argument("--task", nargs="+", action="extend", metavar="NAME", help="show these tasks alone")
+    parser.add_argument(
+        "--train-size",
+        metavar="N",
+        help="show what was trained on N examples alone; all: on the most of each task",
+    )
     parser.add_argument("--partial", action="store_true", help="show records of runs with a limit, too")
     parser.add_argument(
         "--skipped",

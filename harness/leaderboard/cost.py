@@ -3,7 +3,8 @@
 Seconds and memory are compared within one kind of device only: the same accelerator by name, the same host
 where the device is a CPU, whose name says nothing. Parameters and storage do not depend on the machine. A
 row is on the Pareto front of a cost when no other of its group has as good a mean for less, or a better one
-for as much.
+for as much. A group holds rows of one size of the training set: what learnt from less is cheaper for another
+reason.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.board import Board, Table
 from harness.leaderboard.rows import Row
+from harness.leaderboard.sizes import sizes_text
 from harness.leaderboard.statistics import ALPHA, Comparison, Samples, compare
 from harness.leaderboard.views import View, text
 from harness.record import Costs, Record
@@ -24,6 +26,8 @@ MEASURED = ("encode_seconds", "train_seconds", "eval_seconds", "peak_memory_mb")
 """Costs that hold on one kind of device."""
 OTHERS = ("examples_per_second", "adapt_seconds")
 """The same, without a front."""
+MOST_NAMED = 8
+"""Tied rows that a sentence names."""
 
 
 def storage_mb(record: Record) -> float:
@@ -56,6 +60,7 @@ def _kind(costs: Costs) -> str:
 def cost_view(table: Table) -> View:
     """Costs of each scored row (means over its seeds), and of which costs it is on the Pareto front."""
     rows = [row for row in table.rows if row.mean is not None]
+    sizes = {row.n_train for row in rows}
     adapted = any(r.costs.adapt_seconds for row in rows for r in row.complete)
     fronts = {name: pareto(rows, name) for name in COSTS}
     view = View("cost", f"{table.title}: cost", [])
@@ -66,9 +71,10 @@ def cost_view(table: Table) -> View:
             costs["adapt_seconds"] = row.average(lambda r: r.costs.adapt_seconds)
         if kind_of_device(row) is None:
             costs |= dict.fromkeys(k for k in (*MEASURED, *OTHERS) if k in costs)
+        size = {"n_train": row.n_train} if len(sizes) > 1 else {}
         on = [name for name in COSTS if any(row is other for other in fronts[name])]
         view.rows.append(
-            {"task": table.task, "row": row.name, "metric": table.metric, "mean": row.mean,
+            {"task": table.task, "row": row.name, **size, "metric": table.metric, "mean": row.mean,
              "device": kind_of_device(row) or "several", **costs, "best_for": on}
         )  # fmt: skip
     view.notes = _notes(rows)
@@ -76,8 +82,10 @@ def cost_view(table: Table) -> View:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
+    sizes = {row.n_train for row in rows if row.n_train is not None}
+    which = " trained on as many examples" if len(sizes) > 1 else ""
     out = [
-        "best_for: no other row scores as well for less of this",
+        f"best_for: no other row{which} scores as well for less of this",
         "encode_seconds is the full price, also where a cache paid it",
     ]
     kinds = {kind_of_device(row) or "several" for row in rows}
@@ -90,14 +98,15 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
-    """Rows that no other of the same kind of device beats: as good, as cheap, and better in one of both."""
-    groups: dict[str, list[tuple[float, float, Row]]] = {}
+    """Rows that no other of the same kind of device and the same size of the training set beats: as good, as
+    cheap, and better in one of both."""
+    groups: dict[tuple[str, int | None], list[tuple[float, float, Row]]] = {}
     for row in rows:
         kind = kind_of_device(row) if cost in MEASURED else "any"
         value = row.average(COSTS[cost])
         if kind is not None and value is not None and row.mean is not None:
             loss = -row.mean if row.maximize else row.mean
-            groups.setdefault(kind, []).append((value, loss, row))
+            groups.setdefault((kind, row.n_train), []).append((value, loss, row))
     out: list[Row] = []
     for group in groups.values():
         best = (float("inf"), float("inf"))
@@ -127,21 +136,50 @@ def parse_budget(text_: str) -> dict[str, float]:
 
 
 def recommend(board: Board, budget: dict[str, float], samples: Samples) -> View:
-    """For each table and kind of device the best row within the budget, and the rows tied with it."""
+    """For each table and kind of device the best row within the budget, and the rows tied with it. Where
+    there are several sizes of the training set, rows of the largest alone are looked at."""
     said = ", ".join(f"{name} <= {value:g}" for name, value in budget.items())
-    view = View("recommendations", f"Within {said}", [])
+    view = View("recommendations", f"Within {said}", [], data_only=("tied_with", "said"))
     for table in board.tables:
         scored = [row for row in table.rows if row.mean is not None]
-        groups: dict[str, list[Row]] = {}
-        for row in scored:
-            kind = kind_of_device(row) if any(name in MEASURED for name in budget) else "any"
-            if kind is not None and all((row.average(COSTS[n]) or 0.0) <= v for n, v in budget.items()):
-                groups.setdefault(kind, []).append(row)
-        if not groups:
-            view.notes.append(f"{table.task}: nothing fits")
-        for kind, rows in sorted(groups.items()):
-            view.rows.append(_recommendation(table, kind, rows, samples))
+        rows, smaller = _largest(scored)
+        groups = _within(rows, budget)
+        for kind, fitting in sorted(groups.items()):
+            view.rows.append(_recommendation(table, kind, fitting, samples))
+            view.lines.append("{task}, {device}: {said}".format(**view.rows[-1]))
+        view.notes += _about_fit(table, rows, smaller, budget, fits=bool(groups))
     return view
+
+
+def _largest(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows of the largest training set, and the others."""
+    most = max((row.n_train or 0 for row in rows), default=0)
+    return [r for r in rows if (r.n_train or 0) == most], [r for r in rows if (r.n_train or 0) < most]
+
+
+def _within(rows: Sequence[Row], budget: dict[str, float]) -> dict[str, list[Row]]:
+    """Rows that cost no more than this, best first, by kind of device where a cost depends on it."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        kind = kind_of_device(row) if any(name in MEASURED for name in budget) else "any"
+        if kind is not None and all((row.average(COSTS[n]) or 0.0) <= v for n, v in budget.items()):
+            groups.setdefault(kind, []).append(row)
+    return groups
+
+
+def _about_fit(
+    table: Table, rows: Sequence[Row], smaller: Sequence[Row], budget: dict[str, float], *, fits: bool
+) -> list[str]:
+    """That nothing fits, and which rows were not looked at since they were trained on less."""
+    out = [] if fits else [f"{table.task}: nothing fits"]
+    if smaller:
+        would = sum(map(len, _within(smaller, budget).values()))
+        sizes = sizes_text(row.n_train or 0 for row in smaller)
+        out.append(
+            f"{table.task}: of rows trained on {rows[0].n_train} examples, the most there are; "
+            f"{len(smaller)} of {sizes} are left out ({would} within the budget), --train-size N takes them"
+        )
+    return out
 
 
 def _recommendation(table: Table, kind: str, rows: list[Row], samples: Samples) -> dict[str, Any]:
@@ -155,18 +193,27 @@ def _recommendation(table: Table, kind: str, rows: list[Row], samples: Samples) 
             unknown += 1
     sound = [row for row in (best, *tied) if row.degenerate < len(row.complete)]
     cheapest = min(sound or [best], key=lambda row: row.average(COSTS["train_seconds"]) or 0.0)
-    interval = f" ({text(best.ci[0])} to {text(best.ci[1])})" if best.ci else ""
-    sentence = f"{best.name}: {text(best.mean)}{interval}"
-    sentence += f"; not told apart: {', '.join(row.name for row in tied)}" if tied else ""
-    sentence += f"; {unknown} rows cannot be tested" if unknown else ""
     return {
         "task": table.task, "metric": table.metric, "device": kind, "take": best.name, "mean": best.mean,
-        "tied_with": [row.name for row in tied], "quickest_of_these": cheapest.name,
-        "train_seconds": cheapest.average(COSTS["train_seconds"]), "fitting_rows": len(rows),
-        "said": sentence,
+        "n_train": best.n_train, "tied": len(tied), "tied_with": [row.name for row in tied],
+        "quickest_of_these": cheapest.name, "train_seconds": cheapest.average(COSTS["train_seconds"]),
+        "fitting_rows": len(rows), "said": _sentence(best, tied, unknown),
     }  # fmt: skip
+
+
+def _sentence(best: Row, tied: Sequence[Row], unknown: int) -> str:
+    interval = f" ({text(best.ci[0])} to {text(best.ci[1])})" if best.ci else ""
+    more = f" and {len(tied) - MOST_NAMED} more" if len(tied) > MOST_NAMED else ""
+    names = ", ".join(row.name for row in tied[:MOST_NAMED])
+    return (
+        f"{best.name}: {text(best.mean)}{interval}"
+        + (f"; not told apart: {names}{more}" if tied else "")
+        + (f"; {unknown} rows cannot be tested" if unknown else "")
+    )
 
 
 def check_costs(board: Board) -> list[View]:
     """The cost view of each table that has a score."""
-    return [view for table in board.tables if (view := cost_view(table)).rows]
+    return [view for table in board.tables if (view := cost_view(table)).rows] or [
+        View("cost", "Cost: no row has a score", [])
+    ]

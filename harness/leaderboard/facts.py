@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,15 @@ from harness.leaderboard.views import View
 SMALL_SLICE = 2
 
 
-def find(table: Table, name: str) -> Row | None:
-    """The row a user means: ``encoder/strategy``, with the variant behind it, or the start of a cell id.
+MOST_NAMED = 6
+
+
+def find(table: Table, name: str, *, option: str) -> Row | None:
+    """The row a user means by ``option``: ``encoder/strategy``, with the variant behind it, or the start of a
+    cell id.
 
     Raises:
-        HarnessError: several rows answer to the name.
+        HarnessError: several rows answer to the name; it says what to give.
     """
     exact = [row for row in table.rows if row.name == name]
     short = [row for row in table.rows if row.name.partition(" ")[0] == name]
@@ -33,11 +38,23 @@ def find(table: Table, name: str) -> Row | None:
         if len(found) == 1:
             return found[0]
         if found:
-            names = ", ".join(sorted(f"{row.name} (cell {row.records[0].cell})" for row in found)[:6])
-            raise HarnessError(
-                f"{name}: several rows of {table.task} answer to it: {names}; give the cell's id"
-            )
+            raise _ambiguous(table, name, found, option=option)
     return None
+
+
+def _ambiguous(table: Table, name: str, found: Sequence[Row], *, option: str) -> HarnessError:
+    names = sorted({row.name for row in found})
+    if len(names) == len(found):  # quoted, since a shell takes a name with blanks apart
+        told = [shlex.quote(n) for n in names]
+        give = f"give {told[0]}, its quotes included"
+    else:
+        told = sorted(f"{row.name} (cell {row.records[0].cell})" for row in found)
+        give = f"give the start of a cell's id, such as {found[0].records[0].cell[:8]}"
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return HarnessError(
+        f"{option} {name}: {len(found)} rows of {table.task} answer to it; {give}; "
+        f"there are {', '.join(told[:MOST_NAMED])}{more}"
+    )
 
 
 def find_somewhere(board: Board, names: Sequence[str], *, option: str) -> None:
@@ -48,7 +65,7 @@ def find_somewhere(board: Board, names: Sequence[str], *, option: str) -> None:
     """
     known = sorted({row.name for table in board.tables for row in table.rows})
     for name in names:
-        if all(find(table, name) is None for table in board.tables):
+        if all(find(table, name, option=option) is None for table in board.tables):
             raise HarnessError(f"{option} {name}: no row of that name, {did_you_mean(name, known)}")
 
 
@@ -59,7 +76,7 @@ def comparisons(
     find_somewhere(board, names, option="--compare")
     out = []
     for table in board.tables:
-        rows = [row for name in names if (row := find(table, name)) is not None]
+        rows = [row for name in names if (row := find(table, name, option="--compare")) is not None]
         if len(rows) < 2:
             continue
         pairs = list(itertools.combinations(rows, 2))
@@ -115,7 +132,7 @@ def slices(board: Board, samples: Samples, *, most: int) -> list[View]:
                 ]
         if view.rows or view.notes:
             out.append(view)
-    return out
+    return out or [View("slices", "By slice: no row has a score", [])]
 
 
 def _row_slices(row: Row, samples: Samples) -> list[dict[str, Any]] | str:

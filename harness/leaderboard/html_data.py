@@ -15,11 +15,11 @@ from typing import Any
 from harness.errors import HarnessError
 from harness.leaderboard import aggregates, facts, papers
 from harness.leaderboard.board import Board, Table
+from harness.leaderboard.columns import score_text
 from harness.leaderboard.cost import COSTS, MEASURED, kind_of_device, pareto, recommend
 from harness.leaderboard.html_disagree import disagreements
 from harness.leaderboard.html_pairs import pairs
 from harness.leaderboard.html_views import heat_map, mixes, slice_table
-from harness.leaderboard.render import score_text
 from harness.leaderboard.rows import Row, headline, variant_text
 from harness.leaderboard.statistics import Samples
 from harness.leaderboard.views import View, rounded
@@ -127,6 +127,7 @@ def _row(row: Row, fronts: dict[str, set[int]], common: dict[str, Any]) -> dict[
         "p": row.p_baseline,
         "costs": _costs(row),
         "device": kind_of_device(row) or "several",
+        "n_train": row.n_train,
         "front": [name for name in COSTS if id(row) in fronts[name]],
         "cell": cells.pop() if len(cells) == 1 else f"{len(cells)} cells",
         "seeds": [_seed(r, row.metric) for r in sorted(row.records, key=lambda r: r.seed)],
@@ -174,7 +175,7 @@ def _costs(row: Row) -> dict[str, float | None]:
 
 
 def _chosen(table: Table, names: Sequence[str]) -> list[int]:
-    found = [facts.find(table, name) for name in names]
+    found = [facts.find(table, name, option="--compare") for name in names]
     return [i for i, row in enumerate(table.rows) if any(row is other for other in found)]
 
 
@@ -182,8 +183,7 @@ def _budget(board: Board, samples: Samples, budget: dict[str, float] | None) -> 
     if budget is None:
         return None
     view = recommend(board, budget, samples)
-    lines = [f"{row['task']}, {row['device']}: {row['said']}" for row in view.rows]
-    return {"title": view.title, "lines": [*lines, *view.notes]}
+    return {"title": view.title, "lines": [*view.lines, *view.notes]}
 
 
 def _curves(table: Table) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ def _across(board: Board, samples: Samples) -> dict[str, Any] | None:
         view: View = aggregates.across(board, samples)
     except HarnessError:
         return None
-    return {"title": view.title, "rows": view.rows, "notes": view.notes} if view.rows else None
+    return {"title": view.title, "rows": view.rows, "notes": view.notes}
 
 
 def _said(records: Iterable[Record]) -> list[tuple[str, int]]:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 from harness.leaderboard.board import Board, Table
-from harness.leaderboard.render import clean, columns
+from harness.leaderboard.columns import clean, columns
 from harness.leaderboard.views import View, cells
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": r"$<$",
-    ">": r"$>$", "=": r"{=}", "|": r"$|$",
+    ">": r"$>$", "=": r"{=}", "|": r"$|$", "[": "{[}", "]": "{]}", "*": "{*}", '"': r"\symbol{34}",
+    "\u00a0": "~", "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "÷": r"$\div$", "−": "$-$",
+    "→": r"$\to$", "¬": r"$\lnot$", "µ": r"$\mu$", "μ": r"$\mu$", "²": "$^2$", "³": "$^3$", "¹": "$^1$",
 }  # fmt: skip
+"""``[`` and ``*`` at the start of a line would be arguments of the line's end before it."""
+_LIGATURES = ("--", "''", "``", ",,", "?`", "!`")
+_BEYOND_LATIN = 0x180
+_KNOWN, _UNKNOWN = "‘’“”‚„–—…•†‡€™", "ĦħĸĿŀŉŦŧſ"
+"""What pdfLaTeX sets with the font encoding T1 beyond these letters, and what it does not below."""
+_AT_ONCE = 16
+"""Tables that LaTeX surely keeps until there is a page for them; more are an error."""
+_OTHER_SCRIPTS = "% pdfLaTeX does not know {}: use LuaLaTeX or XeLaTeX, and a font that has them"
 
 
 def escape(text: str) -> str:
     """Text that LaTeX sets as it is."""
-    return "".join(_SPECIAL.get(c, c) for c in clean(text))
+    composed = unicodedata.normalize("NFC", clean(text))
+    shown = [c for c in composed if unicodedata.category(c) not in ("Cf", "Zl", "Zp")]
+    apart = ["{}" if before + c in _LIGATURES else "" for before, c in zip(["", *shown], shown, strict=False)]
+    return "".join(gap + _SPECIAL.get(c, c) for gap, c in zip(apart, shown, strict=True))
 
 
 def latex(board: Board) -> str:
-    """Needs the package booktabs; names in other scripts need XeLaTeX or LuaLaTeX."""
-    out = ["% needs \\usepackage{booktabs}"]
+    """A table for each of the board's; skipped cells in comments."""
+    parts = []
     for table in board.tables:
         shown = columns(table, detail=False)
         body = []
@@ -31,19 +45,36 @@ def latex(board: Board) -> str:
             if row is table.rows[0] and row.mean is not None:
                 line = [rf"\textbf{{{text}}}" if text else "" for text in line]
             body.append(line)
-        out += _tabular([n for n, _, _ in shown], [r for _, r, _ in shown], body, caption=_caption(table))
-    if board.skipped:
-        out += ["", *(f"% skipped: {clean(cell)}: {clean(reason)}" for cell, reason in board.skipped)]
-    return "\n".join(out) + "\n"
+        parts.append(
+            _tabular([n for n, _, _ in shown], [r for _, r, _ in shown], body, caption=_caption(table))
+        )
+    skipped = [f"% skipped: {clean(cell)}: {clean(reason)}" for cell, reason in board.skipped]
+    return _whole(parts, comments=skipped)
 
 
 def latex_views(views: Sequence[View]) -> str:
-    out = ["% needs \\usepackage{booktabs}"]
+    """A table for each view; one without rows is a paragraph that says why."""
+    parts = []
     for view in views:
         names, numeric, body = cells(view)
+        told = ". ".join([view.title, *view.lines, *view.notes]) + "."
         lines = [[escape(text) for text in line] for line in body]
-        out += _tabular(names, numeric, lines, caption=". ".join([view.title, *view.notes]) + ".")
-    return "\n".join(out) + "\n"
+        parts.append(_tabular(names, numeric, lines, caption=told) if lines else ["", escape(told), ""])
+    return _whole(parts)
+
+
+def _whole(parts: Sequence[list[str]], *, comments: Sequence[str] = ()) -> str:
+    """Tables below what they need; pages are ended before LaTeX holds more tables than it can."""
+    out: list[str] = []
+    for i, part in enumerate(parts):
+        out += ["", r"\clearpage"] if i and i % _AT_ONCE == 0 else []
+        out += part
+    text = "\n".join(out)
+    needs = [r"% needs \usepackage{booktabs}"]
+    needs += [] if text.isascii() else [r"% needs \usepackage[T1]{fontenc}"]
+    unknown = sorted({c for c in text if c in _UNKNOWN or (ord(c) >= _BEYOND_LATIN and c not in _KNOWN)})
+    needs += [_OTHER_SCRIPTS.format(" ".join(unknown[:5]))] if unknown else []
+    return "\n".join([*needs, text, *(["", *comments] if comments else [])]) + "\n"
 
 
 def _caption(table: Table) -> str:

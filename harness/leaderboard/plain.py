@@ -1,11 +1,59 @@
-"""The rows of a board as plain data."""
+"""A board and its views as plain data: csv and json."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.leaderboard.board import Board, Table
+from harness.leaderboard.columns import clean
 from harness.leaderboard.rows import Row, headline
+from harness.leaderboard.views import View, plain_rows, rounded
+
+CSV_FIRST = (
+    "task", "encoder", "strategy", "variant", "metric", "mean", "std", "min", "max", "n", "ci_low", "ci_high",
+    "tied", "dev", "state",
+)  # fmt: skip
+
+
+def as_csv(board: Board) -> str:
+    """A line a row."""
+    return _csv(as_rows(board), first=CSV_FIRST)
+
+
+def views_as_csv(views: Sequence[View]) -> str:
+    """Views of one kind as one csv; values that are lists, apart by semicolons."""
+    rows = [row for view in views for row in view.rows]
+    return _csv(
+        {k: "; ".join(v) if isinstance(v, list) else rounded(v) for k, v in row.items()} for row in rows
+    )
+
+
+def _csv(rows: Iterable[dict[str, Any]], *, first: Sequence[str] = ()) -> str:
+    lines = list(rows)
+    out = io.StringIO()
+    names = dict.fromkeys([*first, *(key for line in lines for key in line)])
+    writer = csv.DictWriter(out, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def as_json(board: Board, views: Sequence[View] = ()) -> str:
+    """One object: ``rows`` of the board, ``notes`` on it and its views, the rows of each view by its name."""
+    data = {"rows": as_rows(board), "notes": remarks(board, views), **plain_rows(views)}
+    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def remarks(board: Board, views: Sequence[View] = ()) -> list[str]:
+    """What rows cannot hold: warnings, damaged records, notes."""
+    tables = [f"{table.title}: {note}" for table in board.tables for note in table.notes]
+    skipped = [f"{board.skipped_title}: {cell}: {why}" for cell, why in board.skipped if board.hidden]
+    beside = [f"{view.title}: {note}" for view in views for note in view.notes]
+    return [clean(line) for line in (*tables, *skipped, *board.damaged, *board.notes, *beside)]
 
 
 def as_rows(board: Board) -> list[dict[str, Any]]:

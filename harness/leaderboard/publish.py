@@ -19,9 +19,8 @@ from typing import Any
 from urllib.parse import urlparse
 
 from harness.errors import HarnessError
-from harness.leaderboard import html_page, render
+from harness.leaderboard import html_page, plain, render
 from harness.leaderboard.board import Board
-from harness.leaderboard.plain import as_rows
 from harness.record import write_atomic
 
 RUN = "leaderboard"
@@ -97,8 +96,8 @@ def files(board: Board, data: dict[str, Any]) -> dict[str, str]:
     """The artifact's files by name."""
     return {
         "report.html": html_page.page(data),
-        "leaderboard.json": render.as_json(board),
-        "leaderboard.csv": render.comma_separated(board),
+        "leaderboard.json": plain.as_json(board),
+        "leaderboard.csv": plain.as_csv(board),
         "leaderboard.md": render.markdown(board),
         "seeds.json": json.dumps(seeds(board), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
     }
@@ -157,7 +156,7 @@ def send(board: Board, parts: dict[str, str], *, entity: str | None, project: st
     wandb = importlib.import_module("wandb")
     run = wandb.init(entity=entity, project=project, name=RUN, job_type=RUN, settings={"silent": True})
     try:
-        rows = as_rows(board)
+        rows = plain.as_rows(board)
         run.log({"rows": _table(wandb, rows), "seeds": _table(wandb, seeds(board)), **_plots(wandb, rows)})
         artifact = wandb.Artifact(RUN, type=RUN)
         for name, text in parts.items():

@@ -17,11 +17,12 @@ from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.configs import UNSET, Configs
-from harness.leaderboard.sizes import NAMES, sizes_of
+from harness.leaderboard.sizes import N_TRAIN, NAMES, sizes_of
 from harness.record import Costs, Record
 
 RECORD_FIELDS = tuple(f.name for f in fields(Record) if f.name not in ("variant", "costs"))
 COST_FIELDS = tuple(f"costs.{f.name}" for f in fields(Costs))
+_PLACED = ("encoder", "strategy")
 NOT_SET = "-"
 """Shown for a cell that has no such setting."""
 
@@ -92,10 +93,15 @@ class Row:
     @property
     def name(self) -> str:
         """``encoder/strategy variant``, or the labels it was grouped by."""
-        encoder, strategy, variant = (self.labels.get(k, "") for k in ("encoder", "strategy", "variant"))
-        if "encoder" in self.labels and "strategy" in self.labels:
-            return f"{encoder}/{strategy} {variant}".strip()
+        rest = [v if k == "variant" else f"{k}={v}" for k, v in self.labels.items() if k not in _PLACED]
+        if all(k in self.labels for k in _PLACED):
+            return " ".join([f"{self.labels['encoder']}/{self.labels['strategy']}", *rest]).strip()
         return " ".join(f"{k}={v}" for k, v in self.labels.items())
+
+    @cached_property
+    def n_train(self) -> int | None:
+        """Training examples of its complete records: a row never pools several sizes."""
+        return max((r.n_train for r in self.complete), default=None)
 
     @cached_property
     def mean(self) -> float | None:
@@ -184,7 +190,7 @@ def by_fields(
         for size, members in by_size.items():
             labels = dict(zip(names, values, strict=True))
             if task in several and not set(NAMES) & set(names):
-                labels["n_train"] = str(size)
+                labels[N_TRAIN] = str(size)
             rows += _by_metric(task, labels, members)
     return rows
 

@@ -16,12 +16,16 @@ class View:
         title: for people.
         rows: values by column; every row has every column.
         notes: what must be known to read it.
+        lines: sentences that stand below the table in place of ``data_only``.
+        data_only: columns for csv and json alone, too long for a table.
     """
 
     name: str
     title: str
     rows: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    data_only: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -48,7 +52,8 @@ def p_text(value: float) -> str:
 
 def cells(view: View) -> tuple[list[str], list[bool], list[list[str]]]:
     """Headings, which of them are numbers, and texts by row; columns that say nothing are left out."""
-    kept = [c for c in view.columns if any(row.get(c) not in (None, "") for row in view.rows)]
+    told = [c for c in view.columns if c not in view.data_only]
+    kept = [c for c in told if any(row.get(c) not in (None, "") for row in view.rows)]
     numeric = [all(isinstance(row.get(c), int | float | None) for row in view.rows) for c in kept]
     body = [[_cell(c, row.get(c)) for c in kept] for row in view.rows]
     return [c.replace("_", " ") for c in kept], numeric, body

@@ -1,0 +1,93 @@
+"""The board as LaTeX: any name is set as it is, and what is written compiles where LaTeX is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.leaderboard.command import main
+from harness.leaderboard.latex import escape, latex_views
+from harness.leaderboard.views import View
+from harness.record import Record, write_record
+from tests.boards import labels
+
+NAMES = (
+    "a_b%c&d#e", "[red]e[/red]", "*star", "--", "b--c``d''e\"f?`", "x^y~z{u}\\v$w$", "naïve ß Ł ő",
+    "a<b>c=d|e", "‘q’ “r” – — … ≤ × ± €", "i\u0301 no\u200bspace\u00a0space", "\\input{x}", "^^M",
+)  # fmt: skip
+DOCUMENT = r"""\documentclass{article}
+\usepackage{booktabs}
+\usepackage[T1]{fontenc}
+\begin{document}
+\input{board.tex}
+\end{document}
+"""
+
+
+def test_no_name_means_anything_to_latex() -> None:
+    assert escape(r"a\b_{c}%$&#~^") == (
+        r"a\textbackslash{}b\_\{c\}\%\$\&\#\textasciitilde{}\textasciicircum{}"
+    )
+    assert escape("[x]*") == "{[}x{]}{*}"  # at the start of a line these would belong to the end of the last
+    assert escape("a---b ?`c") == "a-{}-{}-b ?{}`c"
+    assert escape("e\u0301\u200b\u00a0±") == "é~$\\pm$"
+
+
+def made(root: Path, out: Path, *options: str) -> str:
+    assert main([str(root), "--output", str(out / "board.tex"), *options]) == 0
+    return (out / "board.tex").read_text(encoding="utf-8")
+
+
+def test_what_a_document_needs_is_said(tmp_path: Path) -> None:
+    for encoder, wanted in (
+        ("plain", ["booktabs"]),
+        ("naïve", ["booktabs", "[T1]"]),
+        ("한국어", ["booktabs", "[T1]", "LuaLaTeX"]),
+    ):
+        labels(tmp_path / encoder, 0.5, encoder=encoder)
+        text = made(tmp_path / encoder, tmp_path)
+        needs = [line for line in text.splitlines() if line.startswith("%")]
+        assert len(needs) == len(wanted)
+        assert all(word in line for word, line in zip(wanted, needs, strict=True))
+
+
+def test_a_view_without_rows_is_no_table() -> None:
+    text = latex_views([View("across", "Over 2 tasks", [], ["nothing is ranked: a_b"])])
+    assert "tabular" not in text
+    assert r"nothing is ranked: a\_b." in text
+
+
+def test_tables_are_set_before_there_are_too_many(tmp_path: Path) -> None:
+    for k in range(40):
+        labels(tmp_path / "r", 0.5, n=6, task=f"t{k}")
+    text = made(tmp_path / "r", tmp_path)
+    between = text.split(r"\clearpage")
+    assert len(between) == 3
+    assert all(part.count(r"\begin{table}") <= 16 for part in between)
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--cost", "--by-slice", "--across", "--budget", "train_seconds=60"], ["--papers"]]
+)
+def test_it_compiles(tmp_path: Path, options: list[str]) -> None:
+    if shutil.which("pdflatex") is None or shutil.which("kpsewhich") is None:
+        pytest.skip("no LaTeX: apt-get install texlive-latex-base texlive-latex-recommended")
+    if not subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).stdout:
+        pytest.skip("LaTeX has no booktabs: apt-get install texlive-latex-recommended")
+    for k, name in enumerate(NAMES):
+        labels(tmp_path / "r", 0.5, encoder=name, cell=f"c{k}", task="t_1%", draw=k, n=30)
+    for k in range(55):
+        labels(tmp_path / "r", 0.5, task=f"task{k}", n=6)
+    skipped = Record("skipped", "t_1%", "e_%", "full", "s", 0, reason="equals\n\\another {")
+    write_record(tmp_path / "r" / "t_1%" / "e" / "full" / "s" / "seed-0", skipped)
+    made(tmp_path / "r", tmp_path, *options)
+    (tmp_path / "main.tex").write_text(DOCUMENT)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=240)
+    told = run.stdout.decode("utf-8", "replace")
+    assert run.returncode == 0, re.findall(r"(?m)^!.*\n.*", told)
+    assert (tmp_path / "main.pdf").stat().st_size > 10_000
