@@ -252,6 +252,33 @@ def test_nothing_is_wider_than_the_screen(
         (folder / f"report-{chosen}-{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
 
+def test_a_full_board_fits_with_a_readable_note(browser: Any, tmp_path: Path) -> None:
+    """Variants, a baseline and what was tried take room: figures that the details have too give way to it."""
+    for k, encoder in enumerate(("mini_static", "mini_ulmfit_bi")):
+        for strategy in ("frozen", "slow_embedding"):
+            for seed in range(2):
+                given: dict[str, Any] = {"variant": {"optimizer.lr": 0.001, f"trainer.epochs{k}": 1}}
+                given |= {"degenerate": "predicts nothing but a" if seed else "", "encoder": encoder}
+                labels(tmp_path / "r", 0.6, draw=k, seed=seed, strategy=strategy, **given)
+    options = ["--baseline", "mini_static/frozen", "--select", "dev", "--output", str(tmp_path / "p.html")]
+    assert main([str(tmp_path / "r"), *options]) == 0
+    columns = {}
+    for width in (1000, 1300, 1700):
+        view(browser, tmp_path / "p.html", width=width)
+        box, note = find(browser, ".scroll")[0], find(browser, "tr.row td.note")[0]
+        assert note.text == "1 seed gave one answer for all"
+        assert note.size["width"] >= 130
+        assert note.size["height"] <= 70
+        columns[width] = [name.split("\n")[0] for name in texts(browser, "table.board thead th") if name]
+        assert {"encoder", "strategy", "variant", "accuracy", "n", "note"} <= set(columns[width])
+        if width > 1000:
+            assert browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
+    assert len(columns[1000]) <= len(columns[1300]) < len(columns[1700])
+    find(browser, "td.tools button")[0].click()
+    facts = set(texts(browser, "tr.detail dt"))
+    assert {"trained parameters", "training, seconds", "dev", "tried", "95 %"} <= facts
+
+
 def test_paper_holds_every_task(browser: Any, page: Path) -> None:
     view(browser, page)
     browser.execute_script("dispatchEvent(new Event('beforeprint'))")

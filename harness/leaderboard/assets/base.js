@@ -32,8 +32,8 @@ function short(x) {
   return String(Number(x.toPrecision(3)));
 }
 const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-// long names may be broken behind their marks, never inside a word
-const soft = (text) => text.split(/(?<=[\/=._,])/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
+// long names may be broken behind their marks, never inside a word or a number
+const soft = (text) => text.split(/(?<=[\/=_,]|\.(?!\d))/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
 const DEEP = 70; // share of colour above which the text on it changes sides
 const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(4);
 const pvalue = (p) => (p < 0.0001 ? "< 0.0001" : p.toFixed(p < 0.01 ? 4 : 3));

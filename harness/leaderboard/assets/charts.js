@@ -38,16 +38,17 @@ function scatter(table, cost, small) {
   const kinds = small ? [...new Set(rows.map((p) => p.r.device))] : ["any device"];
   const kind = (p) => (small ? kinds.indexOf(p.r.device) : 0);
   const svg = frame(x, y, COST[cost] + (log ? " (logarithmic)" : ""), table.metric, short, table.metric + " against " + COST[cost] + ", " + rows.length + " rows; the table has the same figures");
-  kinds.forEach((_, k) => {
-    const on = rows.filter((p) => kind(p) === k && p.r.front.includes(cost)).sort((a, b) => a.x - b.x);
+  const sizes = [...new Set(rows.map((p) => p.r.n_train))];
+  for (const [k, size] of kinds.flatMap((_, k) => sizes.map((n) => [k, n]))) {
+    const on = rows.filter((p) => kind(p) === k && p.r.n_train === size && p.r.front.includes(cost)).sort((a, b) => a.x - b.x);
     if (on.length > 1) {
       const path = on.map((p, j) => (j ? "H" + x(p.x) + "V" + y(p.r.mean) : "M" + x(p.x) + " " + y(p.r.mean))).join("");
       svg.append(s("path", { class: "front", d: path, stroke: "var(--c" + (k % 8) + ")" }));
     }
-  });
+  }
   const taken = [];
   for (const p of [...rows].sort((a, b) => a.r.front.includes(cost) - b.r.front.includes(cost))) {
-    const front = p.r.front.includes(cost), said = p.r.name + "\n" + p.r.text + (p.r.ci ? "  (" + interval(...p.r.ci) + ")" : "") + "\n" + short(p.x) + " " + COST[cost] + (front ? "\non the front: none as good for less" : "");
+    const front = p.r.front.includes(cost), said = p.r.name + "\n" + p.r.text + (p.r.ci ? "  (" + interval(...p.r.ci) + ")" : "") + "\n" + short(p.x) + " " + COST[cost] + (sizes.length > 1 ? ", trained on " + count(p.r.n_train, "example") : "") + (front ? "\non the front: none as good for less" : "");
     svg.append(s("path", { class: "point", d: SHAPES[kind(p) % 4](x(p.x), y(p.r.mean), front ? 5.5 : 4.2), fill: "var(--c" + (kind(p) % 8) + ")", "fill-opacity": front ? 1 : 0.45,
       tabindex: front ? 0 : null, role: front ? "img" : null, "aria-label": front ? said.replace(/\n/g, ", ") : null, ...tipped(said) }));
     if (front) taken.push({ x: x(p.x), y: y(p.r.mean), text: p.r.short });

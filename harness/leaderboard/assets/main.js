@@ -45,7 +45,7 @@ function task(k) {
     several && panel("Compared", null, pairBox),
     h("div", { class: "two" },
       t.heat && panel("Encoders and strategies", "The stronger the colour, the better. Where there are several variants, dev chose." + (known(t.heat.size) ? " Trained on " + count(t.heat.size, "example") + "." : ""), heat(t)),
-      several && panel("Score and cost", "Dashed: the Pareto front within one kind of device; no other row is as good for less.", costs(t, view)),
+      several && panel("Score and cost", "Dashed: the Pareto front within one kind of device" + (new Set(t.rows.map((r) => r.n_train).filter(known)).size > 1 ? " and one size of the training set" : "") + "; no other row is as good for less.", costs(t, view)),
       t.curves.length > 0 && panel("Over the size of the training set", "Means with their intervals of 95 %. Each size is one choice of examples, the same for all seeds.", curves(t)),
       t.mixes.length > 0 && panel("Layers", "Share of each layer in the learnt mix, mean over seeds.", mixes(t))),
     sliced && panel("By slice", t.metric + " on the examples of each tag, the best " + count(t.slices.rows.length, "row") + "; small: 95 %.", slices(t)),
@@ -57,6 +57,7 @@ function show(k, move) {
   current = k;
   hideTip();
   main.replaceChildren(task(k));
+  fitBoards();
   document.querySelectorAll("nav button").forEach((b, j) => b.setAttribute("aria-current", String(j === k)));
   if (move) try { history.replaceState(null, "", "#task=" + encodeURIComponent(label(tables[k]))); } catch (e) { /* a page without an address */ }
 }

@@ -110,7 +110,7 @@ function list(lines) {
 }
 function across() {
   const a = DATA.across;
-  return h("section", { "aria-label": "over tasks" }, h("h3", {}, a.title), h("div", { class: "scroll" }, h("table", { class: "across" },
+  return h("section", { "aria-label": "over tasks" }, h("h3", {}, a.title), a.rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "across" },
     h("thead", {}, h("tr", {}, ["system", "average rank", "mean", "95 %", "interquartile mean", "tasks", "n"].map((t, k) => h("th", { scope: "col", class: k ? "r" + (k > 2 ? " hide" : "") : "" }, t)))),
     h("tbody", {}, a.rows.map((r) => h("tr", {}, h("td", { class: "name" }, soft(r.system)), h("td", { class: "r num" }, r.average_rank.toFixed(2)), h("td", { class: "r num" }, score(r.mean)),
       h("td", { class: "r num hide" }, known(r.ci_low) && interval(r.ci_low, r.ci_high)), h("td", { class: "r num hide" }, score(r.iqm)), h("td", { class: "r num hide" }, r.tasks), h("td", { class: "r num hide" }, r.n)))))), list(a.notes));

@@ -25,26 +25,38 @@ const LOST = (r) => [r.degenerate && count(r.degenerate, "seed") + " gave one an
 function columns(table, to, best) {
   const rows = table.rows, out = [];
   for (const label of table.labels) {
-    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt" + (rows.every((r) => (r.shown[label] || "").length < 24) ? " whole" : ""), get: (r) => r.shown[label] || "", show: (r) => soft(r.shown[label] || "") });
+    const get = (r) => r.shown[label] || "", whole = label !== "variant" && rows.every((r) => get(r).length < 24);
+    out.push({ key: label, text: label, cls: label === "variant" ? "variant opt" : "name opt" + (whole ? " whole" : ""), get, show: (r) => (whole ? get(r) : soft(get(r))) });
   }
   out.push({ key: "name", text: "model", cls: "merged name", get: (r) => r.name, show: (r) => [soft(r.short), known(r.mean) && strip(r, to, best)] });
   out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [scoreText(r), " ", phoneMark(r)] });
   out.push({ key: "strip", text: "seeds, mean, 95 %", cls: "opt", head: stripAxis(to), show: (r) => known(r.mean) && strip(r, to, best) });
   const more = [
-    ["ci", "95 %", "r num wide ci", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
+    ["ci", "95 %", "r num wide shed5 ci", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
     ["tied", "best", "opt", (r) => (known(r.tied) ? Number(r.tied) : null), mark],
     ["err", "less error", "r num opt", (r) => r.err, (r) => known(r.err) && (100 * r.err).toFixed(1) + " %"],
     ["p", "p", "r num opt", (r) => r.p, (r) => known(r.p) && pvalue(r.p)],
     ["n", "n", "r num opt", (r) => r.n, (r) => String(r.n)],
-    ["dev", "dev", "r num wide", (r) => r.dev, (r) => score(r.dev)],
-    ["tried", "tried", "r num wide", (r) => r.tried, (r) => known(r.tried) && String(r.tried)],
-    ["train", "train s", "r num wide", (r) => r.costs.train_seconds, (r) => short(r.costs.train_seconds)],
-    ["trained", "trained", "r num wide", (r) => r.costs.trained_parameters, (r) => short(r.costs.trained_parameters)],
+    ["dev", "dev", "r num wide shed4", (r) => r.dev, (r) => score(r.dev)],
+    ["tried", "tried", "r num wide shed3", (r) => r.tried, (r) => known(r.tried) && String(r.tried)],
+    ["train", "train s", "r num wide shed2", (r) => r.costs.train_seconds, (r) => short(r.costs.train_seconds)],
+    ["trained", "trained", "r num wide shed1", (r) => r.costs.trained_parameters, (r) => short(r.costs.trained_parameters)],
     ["lost", "note", "note opt", (r) => r.lost + r.degenerate, (r) => known(r.mean) && LOST(r)],
   ];
   for (const [key, text, cls, get, show] of more) out.push({ key, text, cls, get, show });
   const text = (x) => [x].flat(3).some((y) => y && y !== "");
   return out.filter((c) => ["mean", "n", "name", "strip"].includes(c.key) || rows.some((r) => text(c.show(r))));
+}
+// columns that a row's details have too give way, one by one, until the table fits
+const SHED = 5;
+function fitBoards() {
+  for (const table of document.querySelectorAll("table.board")) {
+    const room = table.parentElement;
+    for (let k = 0; k <= SHED; k++) {
+      table.dataset.shed = Array.from({ length: k }, (_, i) => i + 1).join(" ");
+      if (room.scrollWidth <= room.clientWidth) break;
+    }
+  }
 }
 function scoreText(r) {
   const [mean, std] = r.text.split(" ± ");
@@ -159,6 +171,7 @@ function detail(table, row, span) {
     h("div", {}, h("h4", {}, "Seeds"), seeds),
     known(row.mean) && h("div", {}, h("h4", {}, "Cost, mean over seeds, " + row.device), h("dl", {}, costs)),
     h("div", {}, h("h4", {}, "Cell"), h("dl", {}, h("dt", {}, "id"), h("dd", {}, h("code", {}, row.cell)),
-      row.ci && [h("dt", {}, "95 % over"), h("dd", {}, row.kind)], row.why && [h("dt", {}, "no interval"), h("dd", {}, row.why)],
+      known(row.dev) && [h("dt", {}, "dev"), h("dd", { class: "num" }, score(row.dev))], known(row.tried) && [h("dt", {}, "tried"), h("dd", {}, row.tried)],
+      row.ci && [h("dt", {}, "95 %"), h("dd", {}, interval(...row.ci) + ", over " + row.kind)], row.why && [h("dt", {}, "no interval"), h("dd", {}, row.why)],
       LOST(row) && [h("dt", {}, "seeds"), h("dd", {}, LOST(row))], row.notes.length > 0 && [h("dt", {}, "note"), h("dd", {}, row.notes.join("; "))])))));
 }
