@@ -47,7 +47,11 @@ def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "said"),
-    [({"task__train_size": 30}, "about 3.0 s"), ({}, "about 30.0 s"), ({"task__train_size": 100}, "about 12.0 s")],
+    [
+        ({"task__train_size": 30}, "about 3.0 s"),
+        ({}, "about 30.0 s"),
+        ({"task__train_size": 100}, "about 12.0 s"),
+    ],
 )
 def test_a_variant_that_never_ran_is_judged_by_the_others(
     results: Path, variant: dict[str, Any], said: str
