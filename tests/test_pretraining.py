@@ -143,6 +143,21 @@ def test_the_units_own_frequencies_are_those_of_what_is_predicted(family: str, c
     assert held.unigram == pytest.approx(nats)
 
 
+def test_of_a_long_held_out_text_every_nth_row_is_measured(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objective = prepared("bert", corpus, "encoder.pseudo_lines=0")
+    model = objective.build().eval()
+    whole = objective.held_out(model)
+    assert objective.notes == []
+    rows = objective._single_rows(objective.test, np.zeros(len(objective.test), bool))
+    monkeypatch.setattr(bert, "MEASURED", sum(len(r.ids) for r in rows) / 3)
+    part = objective.held_out(model)
+    assert objective.notes == [f"the loss is measured on every 3-th of {len(rows)} held-out rows"]
+    assert part.predicted == sum(int((r.ids >= 5).sum()) for r in rows[::3]) < whole.predicted
+    assert part.unigram / part.predicted == pytest.approx(whole.unigram / whole.predicted, rel=0.2)
+
+
 def test_a_finished_output_is_kept(corpus_file: Path, tmp_path: Path) -> None:
     mine = config("gpt", "budget.steps=2", corpus=corpus_file, output=tmp_path / "out")
     run_job(mine, say=quiet)
