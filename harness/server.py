@@ -7,7 +7,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
+from multiprocessing.util import get_temp_dir
 from typing import Any
+
+from harness.leftovers import SOCKETS
 
 SERVER_ENVIRONMENT = {
     "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
@@ -20,15 +23,18 @@ SERVER_ENVIRONMENT = {
 
 def start_server(preload: Sequence[str]) -> None:
     """Start the server that children are forked from, unless it runs; it imports ``preload`` meanwhile."""
-    forkserver.set_forkserver_preload(list(preload))
-    saved = {k: os.environ.get(k) for k in SERVER_ENVIRONMENT}
+    forkserver.set_forkserver_preload(["harness.leftovers", *preload])
+    # a server below another one is in the folder of the first launcher
+    sockets = os.environ.get(SOCKETS) or f"{os.getpid()}:{get_temp_dir()}"
+    environment = {**SERVER_ENVIRONMENT, SOCKETS: sockets}
+    saved = {k: os.environ.get(k) for k in environment}
     try:
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:
         handler = None
     try:
         # a Ctrl-C while the server imports must not end it: it inherits that SIGINT is ignored
-        os.environ.update(SERVER_ENVIRONMENT)
+        os.environ.update(environment)
         forkserver.ensure_running()
     finally:
         for name, value in saved.items():

@@ -29,8 +29,10 @@ pytestmark = pytest.mark.long
 def start(results: Path) -> subprocess.Popen[bytes]:
     places = [f"results_dir={results}", f"cache_dir={results.parent / (results.name + '-cache')}"]
     command = [sys.executable, "-P", "-m", "harness", "-m", *GRID, *places]
+    (temporary := results.parent / "t").mkdir(exist_ok=True)
     with (results.parent / f"{results.name}.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
 
 def records(results: Path) -> list[Path]:
@@ -108,6 +110,7 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_a_quiet_one(tmp_path: Pa
     cache = tmp_path / "shaken-cache"
     assert [p for p in cache.rglob("*") if p.name.startswith(".tmp")] == []
     assert set(os.listdir("/dev/shm")) <= shared
+    assert list((tmp_path / "t").iterdir()) == []
     mine = [p for p in psutil.process_iter(["cmdline"]) if str(shaken) in " ".join(p.info["cmdline"] or [])]
     assert mine == []
 

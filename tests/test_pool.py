@@ -215,7 +215,7 @@ def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
     assert time.monotonic() - begun < 10
 
 
-def test_killing_the_driver_ends_its_cells_and_their_workers(tmp_path: Path) -> None:
+def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_sockets(tmp_path: Path) -> None:
     script = f"""
     import sys
     sys.path.insert(0, {str(TESTS)!r})
@@ -232,14 +232,17 @@ def test_killing_the_driver_ends_its_cells_and_their_workers(tmp_path: Path) -> 
     """
     path = tmp_path / "driver.py"
     path.write_text(textwrap.dedent(script))
-    driver = subprocess.Popen([sys.executable, str(path)])
+    (sockets := tmp_path / "tmp").mkdir()
+    driver = subprocess.Popen([sys.executable, str(path)], env={**os.environ, "TMPDIR": str(sockets)})
     folder = make_cell(tmp_path, "a").folder
     wait_for((folder / "pid").exists, 20)
     pids = [int((folder / n).read_text()) for n in ("pid", "worker")]
     assert all(alive(p) for p in pids)
+    assert list(sockets.glob("pymp-*/listener-*"))
     driver.kill()
     driver.wait()
     wait_for(lambda: not any(alive(p) for p in pids))
+    wait_for(lambda: list(sockets.iterdir()) == [])
 
 
 def test_killing_the_server_costs_nothing_but_a_new_one(tmp_path: Path) -> None:
