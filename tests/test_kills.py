@@ -110,7 +110,8 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_a_quiet_one(tmp_path: Pa
     cache = tmp_path / "shaken-cache"
     assert [p for p in cache.rglob("*") if p.name.startswith(".tmp")] == []
     assert set(os.listdir("/dev/shm")) <= shared
-    assert list((tmp_path / "t").iterdir()) == []
+    kept = {p.name for p in (tmp_path / "t").iterdir()}
+    assert {n for n in kept if not n.startswith("torchinductor_")} == set()  # that is a cache
     mine = [p for p in psutil.process_iter(["cmdline"]) if str(shaken) in " ".join(p.info["cmdline"] or [])]
     assert mine == []
 
