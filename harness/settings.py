@@ -58,6 +58,13 @@ def text(key: str, value: Any) -> str:
     return str(value)
 
 
+def section(key: str, value: Any) -> dict[str, Any]:
+    """A mapping."""
+    if not isinstance(value, Mapping):
+        raise HarnessError(f"{key}={value!r}: settings by name are wanted, such as {key}.NAME=VALUE")
+    return dict(value)
+
+
 def optional(check: Check) -> Check:
     return lambda key, value: None if value is None else check(key, value)
 
@@ -66,7 +73,8 @@ def or_auto(check: Check) -> Check:
     return lambda key, value: value if value == "auto" else optional(check)(key, value)
 
 
-def _betas(key: str, value: Any) -> list[float]:
+def betas(key: str, value: Any) -> list[float]:
+    """Adam's two."""
     if not isinstance(value, list) or len(value) != 2:
         raise HarnessError(f"{key}={value!r}: two numbers are wanted, such as [0.9, 0.999]")
     return [number(low=0, high=0.9999999)(key, v) for v in value]
@@ -133,7 +141,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "name": choice("adamw"),
         "lr": optional(_rate),
         "weight_decay": optional(_rate),
-        "betas": optional(_betas),
+        "betas": optional(betas),
         "eps": number(low=0),
         "max_grad_norm": optional(number(low=1e-12)),
     },

@@ -255,6 +255,14 @@ def elmo(
     def whole(key: str, value: Any, low: int = 1) -> int:
         return int(number(low=low, whole=True)(f"encoder.{key}", value))
 
+    def convolutions(key: str, value: Any) -> tuple[tuple[int, int], ...]:
+        pairs = value if isinstance(value, list | tuple) else ()
+        if not pairs or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
+            raise HarnessError(
+                f"encoder.{key}={value!r}: pairs of width and number are wanted, as in [[3, 64]]"
+            )
+        return tuple((whole(key, width), whole(key, n)) for width, n in pairs)
+
     bound = optional(number(low=1e-6))("encoder.clip", clip)
     options = ElmoOptions(
         dim=whole("cells", cells),
@@ -265,7 +273,7 @@ def elmo(
         use_skip_connections=truth("encoder.skip", skip),
         dropout=number(low=0, high=0.99)("encoder.dropout", dropout),
         char_dim=whole("characters", characters),
-        filters=tuple((whole("filters", width), whole("filters", n)) for width, n in filters),
+        filters=convolutions("filters", filters),
         n_highway=whole("highways", highways, 0),
         activation="relu",
         max_characters=whole("max_characters", max_characters, 3),

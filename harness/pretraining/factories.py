@@ -12,14 +12,14 @@ from harness.pretraining.base import Recipe
 from harness.pretraining.bert import MaskedLM
 from harness.pretraining.gpt import CausalLM
 from harness.pretraining.pieces import Block
-from harness.settings import choice, number, optional, text, truth
+from harness.settings import betas, choice, number, optional, section, text, truth
 
 _count = number(low=1, whole=True)
 _from_zero = number(low=0, whole=True)
 _RECIPE: dict[str, Any] = {
     "lr": number(low=0),
     "weight_decay": number(low=0),
-    "betas": lambda key, value: tuple(number(low=0, high=0.9999999)(key, v) for v in value),
+    "betas": lambda key, value: tuple(betas(key, value)),
     "eps": number(low=0),
     "warmup": number(low=0, high=1),
     "schedule": choice("linear", "cosine", "constant"),
@@ -34,6 +34,7 @@ def the_recipe(given: Mapping[str, Any]) -> Recipe:
     Raises:
         HarnessError: a key or a value that does not do.
     """
+    given = section("encoder.recipe", given)
     for key in given:
         if key not in _RECIPE:
             raise HarnessError(f"encoder.recipe.{key}: unknown key, {did_you_mean(key, _RECIPE)}")
@@ -86,7 +87,7 @@ def awd_lstm(
     """See :class:`harness.pretraining.awd_lstm.WordLM`."""
     from harness.encoders.awd_lstm import the_dropouts
 
-    rates: Dropouts = the_dropouts(dropouts, dropout_multiplier)
+    rates: Dropouts = the_dropouts(section("encoder.dropouts", dropouts), dropout_multiplier)
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers}
     return WordLM(
         {k: _count(f"encoder.{k}", v) for k, v in sizes.items()},

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.errors import HarnessError
 from harness.pretraining.word2vec import Word2Vec, gensim_model
+from harness.pretraining.word_vectors import checked_options
 
 MODEL = "model.bin"
 
@@ -23,12 +24,11 @@ class FastText(Word2Vec):
 
     family = "fasttext"
 
+    @checked_options
     def __init__(self, *, minn: int = 3, maxn: int = 6, buckets: int = 2_000_000, **options: Any) -> None:
         super().__init__(**options)
         if not 1 <= minn <= maxn:
             raise HarnessError(f"encoder.minn={minn}, maxn={maxn}: 1 <= minn <= maxn is wanted")
-        if buckets < 1:
-            raise HarnessError(f"encoder.buckets={buckets}: at least 1 is wanted")
         self.minn, self.maxn, self.buckets = minn, maxn, buckets
 
     def options(self) -> dict[str, Any]:

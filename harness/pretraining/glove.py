@@ -32,6 +32,7 @@ from harness.pretraining.word_vectors import (
     Reading,
     Reporter,
     check_format,
+    checked_options,
     measured,
     write_vectors,
 )
@@ -75,6 +76,7 @@ class GloVe:
 
     family = "static"
 
+    @checked_options
     def __init__(
         self,
         *,
@@ -95,9 +97,6 @@ class GloVe:
         unknown: bool = True,
     ) -> None:
         check_format(format)
-        for key, value in {"dim": dim, "window": window, "batch": batch, "min_count": min_count}.items():
-            if value < 1:
-                raise HarnessError(f"encoder.{key}={value}: at least 1 is wanted")
         self.settings = Settings(dim, window, x_max, alpha, lr, epochs, batch, squares)
         self.reading = Reading(lower, across_lines, min_count, max_words)
         self.form, self.digits, self.unknown = format, digits, unknown

@@ -65,7 +65,7 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         return there
     pretrainer = the_pretrainer(config["encoder"])
     check_log(config["trainer"])
-    with _lease(work):
+    with _written(output), _lease(work):
         _clear(work, identity)
         folder = work / "result"
         shutil.rmtree(folder, ignore_errors=True)
@@ -140,6 +140,8 @@ def finished(output: Path, identity: str, *, overwrite: bool) -> dict[str, Any] 
     Raises:
         HarnessError: something else lies there.
     """
+    if output.is_symlink() and not output.exists():
+        raise HarnessError(f"output={output}: is a link to nothing; remove it, or name another folder")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
@@ -212,6 +214,19 @@ def the_record(
 
 def _number(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
+
+
+@contextlib.contextmanager
+def _written(output: Path) -> Iterator[None]:
+    """What the system refuses of the output, or of what lies beside it, is said in one line."""
+    try:
+        yield
+    except OSError as e:
+        what = f"{e.strerror}: {e.filename}" if e.filename else str(e.strerror or e)
+        raise HarnessError(
+            f"output={output}: cannot be written ({what}). What is done stays beside it; when this is mended "
+            "the same command goes on from there"
+        ) from e
 
 
 @contextlib.contextmanager

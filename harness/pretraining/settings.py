@@ -9,11 +9,12 @@ from typing import Any
 from harness.errors import HarnessError, did_you_mean
 from harness.paths import conf_dir
 from harness.pretraining.base import Budget
-from harness.settings import choice, number, optional, text, truth
+from harness.settings import choice, number, optional, section, text, truth
 
 FOLDER = "pretrain"
 TEXT = ("corpus", "output", "encoding", "column", "split")
 """Keys whose values are text, whatever they look like."""
+BUDGET = ("tokens", "seconds", "steps", "epochs")
 QUOTED = (*TEXT, "held_out")
 META = ("name", "_target_", "size", "sizes", "about")
 _whole = optional(number(low=1, whole=True))
@@ -116,14 +117,14 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     out["overwrite"] = choice("never", "always")("overwrite", config["overwrite"])
     for key in TEXT:
         out[key] = text(key, config[key])
-    budget = config["budget"]
+    budget = {**dict.fromkeys(BUDGET), **section("budget", config["budget"] or {})}
     out["budget"] = {
         "tokens": _whole("budget.tokens", budget["tokens"]),
         "seconds": _positive("budget.seconds", budget["seconds"]),
         "steps": optional(number(low=0, whole=True))("budget.steps", budget["steps"]),
         "epochs": _positive("budget.epochs", budget["epochs"]),
     }
-    trainer = dict(config["trainer"])
+    trainer = section("trainer", config["trainer"])
     trainer["threads"] = _whole("trainer.threads", trainer["threads"])
     trainer["devices"] = number(low=1, whole=True)("trainer.devices", trainer["devices"])
     trainer["accelerator"] = choice("auto", "cpu", "gpu", "cuda", "mps")(

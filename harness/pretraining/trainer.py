@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from harness.ddp import ALONE
+from harness.devices import pick_device
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, Budget, Objective, Outcome, Run, Seen
 from harness.pretraining.checkpoints import Checkpoints, step_of
@@ -197,6 +198,7 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     """
     if run.trainer.get("threads"):
         torch.set_num_threads(int(run.trainer["threads"]))
+    pick_device(str(run.trainer.get("accelerator", "auto")))  # refuses one that is not there
     begin = time.perf_counter()
     objective.prepare(run.corpus, seed=run.seed)
     run.say(

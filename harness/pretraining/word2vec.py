@@ -26,6 +26,7 @@ from harness.pretraining.word_vectors import (
     Reporter,
     Sentence,
     check_format,
+    checked_options,
     measured,
     write_vectors,
 )
@@ -64,9 +65,6 @@ class Settings:
             raise HarnessError(
                 f"encoder.objective={self.objective}: {did_you_mean(self.objective, OBJECTIVES)}"
             )
-        for key in ("dim", "window", "negative"):
-            if getattr(self, key) < 1:
-                raise HarnessError(f"encoder.{key}={getattr(self, key)}: at least 1 is wanted")
 
     def gensim(self, *, seed: int) -> dict[str, Any]:
         """Arguments of gensim's models; words are kept and in order before they get there."""
@@ -121,6 +119,7 @@ class Word2Vec:
 
     family = "static"
 
+    @checked_options
     def __init__(
         self,
         *,

@@ -5,6 +5,7 @@ Imports no torch.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import pickle
 import time
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,12 +23,14 @@ from harness.fingerprint import data_fingerprint
 from harness.pretraining.base import HeldOut, Run, Seen
 from harness.pretraining.corpus import Document
 from harness.pretraining.kept import Kept
+from harness.settings import Check, number, optional, truth
 
 FORMATS = ("text", "text.gz", "binary")
 NAMES = {"text": "vectors.txt", "text.gz": "vectors.txt.gz", "binary": "vectors.bin"}
 LONGEST = 10_000
 """Words of a sentence; gensim reads no further, and a corpus without blank lines is one document."""
 Sentence = list[str]
+_count = number(low=1, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,29 @@ class Reading:
                 "encoder.min_count"
             )
         return {w: counts[w] for w in kept[: self.max_words]}
+
+
+CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("dim", "window", "negative", "batch", "min_count", "minn", "maxn", "buckets"), _count),
+    **dict.fromkeys(("lr", "min_lr", "x_max", "squares", "epochs"), number(low=1e-9)),
+    **dict.fromkeys(("alpha", "sample"), number(low=0)),
+    **dict.fromkeys(("lower", "across_lines", "unknown"), truth),
+    "exponent": number(low=-10, high=10),
+    "max_words": optional(_count),
+    "digits": number(low=1, high=17, whole=True),
+}
+"""Of the options of word vectors, by name."""
+Make = TypeVar("Make", bound=Callable[..., None])
+
+
+def checked_options(make: Make) -> Make:
+    """Options that reach a constructor have their types and ranges, by :data:`CHECKS`."""
+
+    @functools.wraps(make)
+    def checked(self: Any, **options: Any) -> None:
+        make(self, **{k: CHECKS[k](f"encoder.{k}", v) if k in CHECKS else v for k, v in options.items()})
+
+    return cast(Make, checked)
 
 
 def check_format(form: str) -> None:
