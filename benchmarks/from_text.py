@@ -21,8 +21,8 @@ from typing import Any
 
 from harness.leaderboard.board import read
 from harness.leaderboard.bootstrap import holm
-from harness.leaderboard.rows import Row, by_variant
-from harness.leaderboard.statistics import Samples, difference
+from harness.leaderboard.rows import by_variant
+from harness.leaderboard.statistics import Sample, Samples, difference
 
 SECONDS = 420
 SEEDS, EXAMPLES = "seed=0,1,2", "task.train_size=2000"
@@ -99,32 +99,32 @@ def measures(records: dict[str, dict[str, Any]]) -> str:
 def comparison(results: Path) -> str:
     """The table of trained against untrained: paired by examples and seeds, Holm's p over the lines."""
     found = read(results)
-    rows = {row.encoder: row for row in by_variant(found.records)}
+    rows = {row.records[0].encoder: row for row in by_variant(found.records)}
     samples = Samples(found.configs)
     names = [name for name in FAMILIES if name in rows and f"{name}_{UNTRAINED}" in rows]
-    spreads = []
-    for name in names:
-        pair = [samples.of(rows[n]) for n in (name, f"{name}_{UNTRAINED}")]
-        spread = difference(*pair, pair_seeds=True)
-        if isinstance(spread, str):
-            raise SystemExit(f"{name}: {spread}")
-        spreads.append(spread[0])
+    pairs = [tuple(samples.of(rows[n]) for n in (name, f"{name}_{UNTRAINED}")) for name in names]
+    spreads = [difference(*pair, pair_seeds=True) for pair in pairs]
     out = [
         "| encoder, frozen | trained | untrained | effect | 95 % | p |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for name, spread, p in zip(names, spreads, holm([s.p_value() for s in spreads]), strict=True):
-        low, high = spread.interval()
+    found_p = holm([s[0].p_value() for s in spreads if not isinstance(s, str)])
+    for name, pair, spread in zip(names, pairs, spreads, strict=True):
+        if isinstance(spread, str):
+            out.append(f"| {name} | | | {spread} | | |")
+            continue
+        low, high = spread[0].interval()
         out.append(
-            f"| {name} | {_seeds(rows[name])} | {_seeds(rows[f'{name}_{UNTRAINED}'])} | {spread.mean:+.3f} | "
-            f"{low:+.3f} to {high:+.3f} | {p:.4f} |"
+            f"| {name} | {_seeds(pair[0])} | {_seeds(pair[1])} | {spread[0].mean:+.3f} | "
+            f"{low:+.3f} to {high:+.3f} | {found_p.pop(0):.4f} |"
         )
     return "\n".join(out)
 
 
-def _seeds(row: Row) -> str:
-    scores = [record.score for record in row.complete if record.score is not None]
-    return f"{sum(scores) / len(scores):.3f} ({', '.join(f'{s:.3f}' for s in scores)})"
+def _seeds(sample: Sample | str) -> str:
+    if isinstance(sample, str):
+        return sample
+    return f"{sample.scores.mean():.3f} ({', '.join(f'{s:.3f}' for s in sample.scores)})"
 
 
 def main(argv: Sequence[str]) -> int:
