@@ -102,7 +102,7 @@ def right_padded(rows: list[list[int]]) -> Units:
 
 def fastai_models(words: int, sizes: dict[str, int], *, scale: float) -> tuple[Any, Any]:
     """A language model and a classifier over the same encoder."""
-    lm = randomised(get_language_model(AWD_LSTM, words, {**awd_lstm_lm_config, **sizes}), scale=scale)
+    lm: Any = randomised(get_language_model(AWD_LSTM, words, {**awd_lstm_lm_config, **sizes}), scale=scale)
     classifier = get_text_classifier(AWD_LSTM, words, 4, config={**awd_lstm_clas_config, **sizes})
     classifier[0].module.load_state_dict(lm[0].state_dict())
     randomised(classifier[1], scale=scale)
