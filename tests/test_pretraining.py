@@ -481,6 +481,9 @@ def test_a_disk_that_fills_costs_no_more_than_what_was_not_kept(
     with pytest.raises(HarnessError, match=r"cannot be written \(No space left on device\)"):
         run_job(mine, say=quiet)
     monkeypatch.undo()
+    other = config("gpt", often, "seed=1", corpus=corpus_file, output=tmp_path / "out")
+    with pytest.raises(HarnessError, match=r"unfinished training .* up to step-000000011\.ckpt"):
+        run_job(other, say=quiet)
     told: list[str] = []
     run_job(mine, say=told.append)
     assert "continues from step-000000011.ckpt" in told

@@ -1,7 +1,7 @@
 """One pretraining from its configuration to a finished folder, or none; torch-free until it trains.
 
 What is half done lies beside the output in ``.<output>.unfinished``: checkpoints, curves and what identifies
-the run. The same command continues from there; another one starts anew. The output appears whole, by
+the run. The same command continues from there; another one is refused. The output appears whole, by
 renaming.
 """
 
@@ -24,6 +24,7 @@ from harness.lease import Leases
 from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
 from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.half import halve
+from harness.pretraining.kept import states_in
 from harness.pretraining.logs import about, check_log, keep_wandb
 from harness.pretraining.settings import budget, options, work_folder
 from harness.pretraining.shared_tokenizer import tokenizer_file
@@ -66,7 +67,7 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
     pretrainer = the_pretrainer(config["encoder"])
     check_log(config["trainer"])
     with _written(output), _lease(work):
-        _clear(work, identity)
+        _clear(work, identity, overwrite=overwrite)
         folder = work / "result"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -240,11 +241,21 @@ def _lease(work: Path) -> Iterator[None]:
         lease.release()
 
 
-def _clear(work: Path, identity: str) -> None:
-    """What another command left goes; what this one left stays."""
+def _clear(work: Path, identity: str, *, overwrite: bool) -> None:
+    """What this command left stays; what another one left goes, if that is wanted.
+
+    Raises:
+        HarnessError: it is not, and there is something to lose.
+    """
     mark = work / IDENTITY
     if mark.is_file() and mark.read_text() == identity:
         return
+    if (states := states_in(work)) and not overwrite:
+        raise HarnessError(
+            f"{work}: holds an unfinished training of this output with other options, data or budget, up to "
+            f"{states[-1].name}; the command that began it goes on from there, overwrite=always begins anew, "
+            "and so does another output="
+        )
     _empty(work)
     write_atomic(mark, identity.encode())
 

@@ -16,6 +16,11 @@ DAMAGED = ".damaged"
 T = TypeVar("T")
 
 
+def states_in(folder: Path) -> list[Path]:
+    """Whatever any :class:`Kept` left in a folder."""
+    return sorted(folder.glob("*-" + "[0-9]" * 9 + ".*"))
+
+
 class Kept:
     """Files ``<stem>-<number><ending>`` of a folder.
 
