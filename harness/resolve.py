@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.adaptation.options import files_of, members
 from harness.build import build, locate
 from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError
@@ -158,6 +159,10 @@ def _files(resolved: Mapping[str, Any], cache_dir: Path) -> tuple[dict[str, str]
     for group, of in (("encoder", None), ("task", text_fingerprint)):
         find = resolved[group].get("_files_")
         files = locate(find)(resolved[group], cache_dir) if find else {}
+        if group == "encoder" and resolved["strategy"].get("adapt"):  # its objective may read more
+            for place, member in members(resolved["encoder"]):
+                more = files_of(member, cache_dir)
+                files |= {"/".join((*place, role)): p for role, p in more.items() if p not in files.values()}
         if group == "task":  # how a file is read may follow its ending
             files = {f"{role}{_ending(path)}": path for role, path in files.items()}
         for path in files.values():

@@ -412,8 +412,11 @@ def test_elmo_continues_with_the_softmax_beside_its_weights(tmp_path: Path) -> N
     _, adapter = adapted(cell)
     assert len(adapter.adapted.notes) == 1, "none is made"
     key = adapter.key
+    plain = cell_of(tmp_path, "tiny_elmo", "frozen", path=str(place))
     (place / "softmax.safetensors").unlink()
     assert adapter_of(cell).key != key
+    assert cell_of(tmp_path, "tiny_elmo", "frozen", adapt=ONCE, path=str(place)).id != cell.id
+    assert cell_of(tmp_path, "tiny_elmo", "frozen", path=str(place)).id == plain.id, "reads none of it"
     (place / "softmax.safetensors").write_bytes(b"nothing")
     with pytest.raises(HarnessError, match=r"softmax\.safetensors: cannot be read"):
         adapted(cell)

@@ -15,7 +15,7 @@ import torch
 
 import harness
 from harness.errors import HarnessError
-from harness.pretraining import awd_lstm, bert, kept, trainer
+from harness.pretraining import awd_lstm, bert, trainer
 from harness.pretraining.base import Batch
 from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.job import RECORD, run_job, the_pretrainer
@@ -420,71 +420,3 @@ def test_the_command_prints_and_refuses(
     assert main(["pretrain", "encoder=gpt", "corpus=nowhere.txt", f"output={out}2"]) == 2
     assert "nowhere.txt: no such file" in capsys.readouterr().err
     assert main(["pretrain", "--help"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["budget=5"], "budget=5: settings by name"),
-        (["trainer=null"], "trainer=None: settings by name"),
-        (["encoder.recipe=5"], "encoder.recipe=5: settings by name"),
-        (["encoder.recipe.betas=0.9"], "encoder.recipe.betas=0.9: two numbers"),
-        (["encoder=elmo", "encoder.filters=5"], "encoder.filters=5: pairs of width and number"),
-        (["encoder=elmo", "encoder.filters=[[1,2],3]"], "encoder.filters"),
-        (["encoder=ulmfit", "encoder.dropouts=1"], "encoder.dropouts=1: settings by name"),
-        (["encoder=glove", "encoder.lr=abc"], "encoder.lr='abc': a number is wanted"),
-        (["encoder=glove", "encoder.x_max=0"], "encoder.x_max=0"),
-        (["encoder=glove", "encoder.min_count=abc"], "encoder.min_count='abc': a whole number"),
-        (["encoder=word2vec", "encoder.window=abc"], "encoder.window='abc'"),
-        (["encoder=word2vec", "encoder.epochs=abc"], "encoder.epochs='abc'"),
-        (["encoder=fasttext", "encoder.buckets=1.5"], "encoder.buckets=1.5: a whole number"),
-        (["encoder=fasttext", "encoder.lower=5"], "encoder.lower=5: true or false"),
-    ],
-)
-def test_an_option_of_another_kind_is_refused_by_its_name(more: list[str], said: str) -> None:
-    from harness.pretraining.settings import checked, compose
-
-    first = [] if more[0].startswith("encoder=") else ["encoder=gpt"]
-    with pytest.raises(HarnessError) as e:
-        the_pretrainer(checked(compose([*first, "corpus=c", "output=o", *more]))["encoder"])
-    assert str(e.value).startswith(said)
-
-
-@pytest.mark.parametrize("family", ["gpt", "word2vec"])
-def test_an_output_that_cannot_be_written_is_one_line(family: str, corpus_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    for output, said in (
-        ("file/out", "cannot be written (Not a directory"),
-        ("link", "is a link to nothing"),
-    ):
-        mine = config(family, corpus=corpus_file, output=tmp_path / output)
-        with pytest.raises(HarnessError) as e:
-            run_job(mine, say=quiet)
-        assert str(e.value).startswith(f"output={tmp_path / output}: {said}")
-
-
-def test_a_disk_that_fills_costs_no_more_than_what_was_not_kept(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    often = "trainer.checkpoint_seconds=0"
-    mine, whole = (config("gpt", often, corpus=corpus_file, output=tmp_path / n) for n in ("out", "whole"))
-    run_job(whole, say=quiet)
-    original = kept.Kept.write
-
-    def full(self: kept.Kept, step: int, *more: Any, **options: Any) -> Any:
-        if step == 12:
-            raise OSError(28, "No space left on device")
-        return original(self, step, *more, **options)
-
-    monkeypatch.setattr(kept.Kept, "write", full)
-    with pytest.raises(HarnessError, match=r"cannot be written \(No space left on device\)"):
-        run_job(mine, say=quiet)
-    monkeypatch.undo()
-    other = config("gpt", often, "seed=1", corpus=corpus_file, output=tmp_path / "out")
-    with pytest.raises(HarnessError, match=r"unfinished training .* up to step-000000011\.ckpt"):
-        run_job(other, say=quiet)
-    told: list[str] = []
-    run_job(mine, say=told.append)
-    assert "continues from step-000000011.ckpt" in told
-    assert weights(tmp_path / "out") == weights(tmp_path / "whole")

@@ -270,3 +270,17 @@ def test_vectors_of_words_that_stand_together_are_near(tmp_path: Path) -> None:
     near = {w: v / np.linalg.norm(v) for w, v in at.items()}
     assert near["ship"] @ near["sail"] > near["ship"] @ near["cow"] + 0.1
     assert glove.UNKNOWN in at
+
+
+@pytest.mark.parametrize("name", ["skipgram", "fasttext"])
+def test_a_budget_in_words_ends_at_the_word(name: str, tmp_path: Path) -> None:
+    for n, (budget, words) in enumerate({Budget(tokens=10): 10, Budget(epochs=0.5): None}.items()):
+        run = run_of(tmp_path / str(n), budget=budget)
+        total = sum(map(len, Reading().sentences(run.corpus.train)))
+        assert MAKERS[name]().pretrain(run).seen.tokens == (words or math.ceil(total / 2))
+
+
+def test_vectors_that_diverged_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="diverged"):
+        write_vectors(tmp_path, ["a"], np.array([[np.nan]]), form="text", digits=6, header=True)
+    assert list(tmp_path.iterdir()) == []

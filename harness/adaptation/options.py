@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.build import locate
 from harness.encoders.awd_lstm_files import the_directions
 from harness.encoders.concat_files import the_members
 from harness.encoders.hub import CONFIG, local_folder
@@ -141,6 +142,22 @@ def members(encoder: Mapping[str, Any], place: Place = ()) -> list[tuple[Place, 
 def family(encoder: Mapping[str, Any]) -> Family | None:
     """How an encoder that is not made of others is adapted; None where that is not known."""
     return FAMILIES.get(str(encoder.get("_target_")))
+
+
+def files_of(encoder: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+    """What the adaptation of an encoder that is not made of others reads, by role: the encoder's files, and
+    those beside its weights that its objective needs.
+
+    Raises:
+        HarnessError: the encoder's files cannot be had.
+    """
+    find, its = encoder.get("_files_"), family(encoder)
+    files: dict[str, Path] = dict(locate(find)(encoder, cache_dir)) if find else {}
+    for name in its.beside if its and "weights" in files else ():
+        path = files["weights"].parent / name
+        if path.is_file():
+            files[name] = path
+    return files
 
 
 def filled(encoder: Mapping[str, Any], adapt: Adapt) -> Adapt:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.adaptation.job import Job, Texts, Told, need_texts
-from harness.adaptation.options import OWN_SEED, Adapt, Place, family, filled, members
+from harness.adaptation.options import OWN_SEED, Adapt, Place, family, files_of, filled, members
 from harness.build import META, locate
 from harness.errors import HarnessError
 from harness.events import Progress
@@ -114,9 +114,7 @@ class Adapter:
         its = family(config)
         if its is None:
             raise HarnessError(f"strategy.adapt: {config.get('name')} cannot be adapted; leave it out")
-        find = config.get("_files_")
-        files = locate(find)(config, self.cell.cache_dir) if find else {}
-        files |= {name: path for name in its.beside for path in _beside(files, name)}
+        files = files_of(config, self.cell.cache_dir)
         parts = {
             "encoder": {
                 k: v for k, v in identity(config, group="encoder").items() if k not in (*META, "name")
@@ -233,12 +231,6 @@ def _changed(config: Config, place: Place, change: Callable[[Config], Config], o
         return change(own)
     head, *rest = place
     return {**config, head: _changed(config[head], tuple(rest), change, own)}
-
-
-def _beside(files: Mapping[str, Path], name: str) -> list[Path]:
-    """The file of that name in the folder of the weights, if it is there."""
-    path = files["weights"].parent / name
-    return [path] if path.is_file() else []
 
 
 def _said(member: Member, texts: Texts, told: Told) -> str:

@@ -79,6 +79,11 @@ class WordLM(Objective):
         self.words = vocabulary(
             (t for tokens, _ in train for t in tokens), most=self.max_vocabulary, least=self.min_frequency
         )
+        if len(self.words) <= len(MARKERS):
+            raise HarnessError(
+                f"encoder.max_vocabulary={self.max_vocabulary}, min_frequency={self.min_frequency}: no word "
+                "of the corpus is left, only markers; raise the one or lower the other"
+            )
         self._rows = {word: i for i, word in enumerate(self.words)}
         self.train = [self._numbered(tokens, words) for tokens, words in train]
         self.test = [self._numbered(*_tokens(d)) for d in corpus.held_out]

@@ -73,7 +73,9 @@ class HeldOut:
 
 
 def _exp(nll: float, count: int) -> float:
-    return math.exp(min(700.0, nll / count)) if count else math.nan
+    if not count:
+        return math.nan
+    return math.exp(nll / count) if nll / count < 700 else math.inf
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ class Objective(ABC):
 
     family: str
     recipe: Recipe
-    rate_key: str = "encoder.lr"
+    rate_key: str = "encoder.recipe.lr"
 
     @abstractmethod
     def prepare(self, corpus: Corpus, *, seed: int) -> None:

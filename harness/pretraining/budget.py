@@ -54,6 +54,14 @@ class Budget:
         ]
         return min(1.0, max(shares))
 
+    def tokens_left(self, seen: Seen, *, tokens_per_epoch: int) -> int | None:
+        """Tokens until a budget of tokens or passes is used up, at least 1; None where there is neither."""
+        limits = [
+            *([self.tokens] if self.tokens else []),
+            *([math.ceil(self.epochs * tokens_per_epoch)] if self.epochs else []),
+        ]
+        return max(1, min(limits) - seen.tokens) if limits else None
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

@@ -110,6 +110,9 @@ def _beside(train: list[Document], held_out: list[Document], notes: Sequence[str
     """Two texts, of which the second is held out."""
     if not held_out:
         raise HarnessError(f"held_out={where}: holds no text; one sentence a line is wanted")
+    known = {tuple(d) for d in train}
+    if again := sum(tuple(d) in known for d in held_out):
+        notes = [*notes, f"held_out={where}: {again} of {len(held_out)} documents are training text as well"]
     parts = [[list(d) for d in documents] for documents in (train, held_out)]
     return Corpus(tuple(train), tuple(held_out), data_fingerprint(parts), tuple(notes))
 
@@ -161,7 +164,13 @@ def _is_hub(where: str) -> bool:
 def _hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
     from harness.data.hub_data import load_hub
 
-    table = load_hub(dataset, {"train": split})["train"]
+    try:
+        table = load_hub(dataset, {"train": split})["train"]
+    except HarnessError as e:
+        said = str(e).partition(". Without the hub")[0]
+        raise HarnessError(
+            f"corpus={dataset}: no such file or folder here, nor to be had as a data set of the hub ({said})"
+        ) from e
     if column not in table.columns:
         raise HarnessError(f"corpus={dataset}: column={column}: {did_you_mean(column, table.columns)}")
     texts = [str(row[column] or "") for row in table.rows]

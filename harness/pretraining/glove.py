@@ -153,6 +153,10 @@ class GloVe:
             if keeper.due():
                 keeper.save(fit.state())
             tell(fit.seen, used, f", loss {fit.loss():.4f}")
+        if not fit.seen.steps and budget.steps != 0:
+            raise HarnessError(
+                f"budget.seconds={budget.seconds}: counting pairs alone took {fit.seen.seconds:.1f} s"
+            )
         return fit.loss()
 
 

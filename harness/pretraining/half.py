@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 
 
-def halve(folder: Path) -> None:
+def halve(folder: Path) -> bool:
     """Write float32 numbers of each ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16, at most
-    65,504."""
+    65,504; False where there is none."""
+    found = False
     for path in sorted(folder.iterdir()):
+        found |= path.suffix in (".safetensors", ".hdf5")
         if path.suffix == ".safetensors":
             _safetensors(path)
         elif path.suffix == ".hdf5":
             _hdf5(path)
+    return found
 
 
 def _half(values: np.ndarray) -> np.ndarray:

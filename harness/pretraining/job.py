@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import time
@@ -33,6 +34,7 @@ from harness.record import write_atomic
 
 RECORD, IDENTITY = "pretrain.json", "identity"
 SCHEMA = 1
+BEYOND = "it is beyond what a number holds: the training diverged; lower encoder.recipe.lr"
 UNIMPORTANT = ("output", "overwrite", "corpus", "encoding", "column", "split")
 """Keys that say where things lie; what is read decides."""
 
@@ -56,7 +58,12 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         column=config["column"],
         split=config["split"],
     )
+    for note in corpus.notes:
+        say(note)
     identity = job_identity(config, corpus)
+    if output.is_symlink() and not output.exists():
+        raise HarnessError(f"output={output}: is a link to nothing; remove it, or name another folder")
+    output = output.resolve()
     work = work_folder(output)
     overwrite = config["overwrite"] == "always"
     there = finished(output, identity, overwrite=overwrite)
@@ -75,8 +82,9 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         told = about(config, identity=identity, corpus=corpus.fingerprint)
         run = Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say, about=told)
         outcome = _trained(pretrainer, run, config)
-        if config["half"]:
-            halve(folder)
+        if config["half"] and not halve(folder):
+            outcome.notes.append("half=true: this format has no half precision; the files are as without it")
+            say(outcome.notes[-1])
         record = the_record(config, corpus, outcome, identity=identity, command=command)
         record["loads_as"] = pretrainer.family
         record["total_seconds"] = time.perf_counter() - begin
@@ -141,8 +149,6 @@ def finished(output: Path, identity: str, *, overwrite: bool) -> dict[str, Any] 
     Raises:
         HarnessError: something else lies there.
     """
-    if output.is_symlink() and not output.exists():
-        raise HarnessError(f"output={output}: is a link to nothing; remove it, or name another folder")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
@@ -154,6 +160,11 @@ def finished(output: Path, identity: str, *, overwrite: bool) -> dict[str, Any] 
         ) from None
     if overwrite:
         return None
+    for name, digest in dict(record.get("files") or {}).items():
+        if not (output / name).is_file() or file_fingerprint(output / name) != digest:
+            raise HarnessError(
+                f"output={output}: {name} is missing or not what was written; overwrite=always makes it anew"
+            )
     if found != identity:
         raise HarnessError(
             f"output={output}: holds an encoder of other options, data or budget; name another folder, or "
@@ -191,10 +202,10 @@ def the_record(
         "held_out": None
         if held is None
         else {
-            "perplexity_per_word": held.word_perplexity,
+            "perplexity_per_word": None if held.word_perplexity is None else _number(held.word_perplexity),
             "perplexity_per_unit": _number(held.unit_perplexity) if held.words is not None else None,
-            "undefined": held.why or None,
-            "nll": held.nll,
+            "undefined": held.why or (BEYOND if held.word_perplexity == math.inf else None),
+            "nll": held.nll if held.predicted else None,
             "unigram_nll": _number(held.unigram),
             "words": held.words,
             "units": held.predicted,
@@ -205,6 +216,7 @@ def the_record(
         "options": {k: v for k, v in encoder.items() if k not in ("name", "_target_")},
         "budget": config["budget"],
         "precision": config["trainer"]["precision"],
+        "half": config["half"],
         "devices": config["trainer"]["devices"],
         "versions": versions(),
         "git": git_state(),
@@ -302,8 +314,11 @@ def _keep_curves(work: Path, folder: Path) -> None:
 
 def _publish(folder: Path, output: Path) -> None:
     """The finished folder under its name; what was there goes last."""
+    umask = os.umask(0)
+    os.umask(umask)
     for path in folder.rglob("*"):
         if path.is_file():
+            path.chmod(0o666 & ~umask)  # some libraries write for the owner alone
             with path.open("rb") as f:
                 os.fsync(f.fileno())
     old = _old(output)

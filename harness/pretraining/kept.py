@@ -3,6 +3,7 @@ set aside with a warning; torch-free."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable
@@ -10,15 +11,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.pretraining.base import Progress
+from harness.record import write_atomic
 
 KEPT = 2
-DAMAGED = ".damaged"
+DAMAGED, DIGEST, TEMPORARY = ".damaged", ".sha256", ".tmp"
 T = TypeVar("T")
 
 
 def states_in(folder: Path) -> list[Path]:
     """Whatever any :class:`Kept` left in a folder."""
-    return sorted(folder.glob("*-" + "[0-9]" * 9 + ".*"))
+    found = folder.glob("*-" + "[0-9]" * 9 + ".*")
+    return sorted(path for path in found if path.suffix not in (DIGEST, TEMPORARY))
 
 
 class Kept:
@@ -51,6 +54,7 @@ class Kept:
         """
         for path in self.paths()[::-1]:
             try:
+                _check(path)
                 found = read(path)
             except Exception as e:
                 told = f"{path}: cannot be read and is passed over ({type(e).__name__}: {str(e)[:120]})"
@@ -66,10 +70,24 @@ class Kept:
         """Keep what ``write`` puts at the path it is given, under ``number``; older ones go."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.stem}-{number:09d}{self.ending}"
-        temporary = path.with_suffix(".tmp")
+        temporary = path.with_suffix(TEMPORARY)
         write(temporary)
         with temporary.open("rb") as f:
+            digest = hashlib.file_digest(f, "sha256").hexdigest()
             os.fsync(f.fileno())
+        write_atomic(_digest(path), digest.encode())
         temporary.replace(path)
         for old in self.paths()[:-KEPT]:
             old.unlink(missing_ok=True)
+            _digest(old).unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> Path:
+    """Where the SHA-256 of a state lies."""
+    return path.with_name(path.name + DIGEST)
+
+
+def _check(path: Path) -> None:
+    with path.open("rb") as f:
+        if hashlib.file_digest(f, "sha256").hexdigest() != _digest(path).read_text():
+            raise ValueError("its bytes are not those that were written")

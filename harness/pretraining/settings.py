@@ -80,7 +80,7 @@ def _explained(error: Exception, arguments: Sequence[str]) -> str:
     for argument in arguments:
         key = argument.partition("=")[0].lstrip("+~")
         if "'" + key + "'" in said[0] and key not in valid:
-            last = {v.rpartition(".")[2]: v for v in valid}
+            last = {v.rpartition(".")[2]: v for v in valid if not v.startswith("encoder.sizes.")}
             near = last.get(key.rpartition(".")[2])
             return f"{key}: unknown key; " + (f"did you mean {near}?" if near else did_you_mean(key, valid))
     return "\n".join(said[:3])

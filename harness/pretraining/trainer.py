@@ -163,6 +163,8 @@ class PretrainModule(pl.LightningModule):
         self.smooth = state["smooth"]
 
     def _refuse_infinite(self, loss: Step) -> None:
+        if not math.isfinite(loss.nll) and not self.seen.steps:
+            raise HarnessError(f"the loss is {loss.nll} before any step: the weights hold no finite numbers")
         if not math.isfinite(loss.nll):
             raise HarnessError(
                 f"diverged: the loss is {loss.nll} at step {self.seen.steps}; lower {self.objective.rate_key}"
@@ -198,7 +200,9 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     """
     if run.trainer.get("threads"):
         torch.set_num_threads(int(run.trainer["threads"]))
-    pick_device(str(run.trainer.get("accelerator", "auto")))  # refuses one that is not there
+    device = pick_device(str(run.trainer.get("accelerator", "auto")))
+    if device.type == "cpu" and run.trainer.get("precision") == "16-mixed":
+        raise HarnessError("trainer.precision=16-mixed: not on a CPU; give bf16-mixed or 32-true")
     begin = time.perf_counter()
     objective.prepare(run.corpus, seed=run.seed)
     run.say(

@@ -230,13 +230,27 @@ def train(
         while (used := budget.used(state.seen, tokens_per_epoch=total)) < 1:
             if not blocks:
                 blocks = list(_blocks(sentences, seed=run.seed, epoch=state.epoch))
-            _step(state, blocks[state.block], settings=settings, used=used)
+            left = budget.tokens_left(state.seen, tokens_per_epoch=total)
+            _step(state, _cut(blocks[state.block], left), settings=settings, used=used)
             if state.block == len(blocks):
                 state.epoch, state.block, blocks = state.epoch + 1, 0, []
             if keeper.due():
                 keeper.save(state)
             tell(state.seen, used)
     return state
+
+
+def _cut(block: list[Sentence], words: int | None) -> list[Sentence]:
+    """The first ``words`` of a block; all of it where that is None."""
+    if words is None or words >= sum(map(len, block)):
+        return block
+    out: list[Sentence] = []
+    for sentence in block:
+        out.append(sentence[:words])
+        words -= len(out[-1])
+        if not words:
+            break
+    return out
 
 
 def _step(state: Trained, block: list[Sentence], *, settings: Settings, used: float) -> None:

@@ -82,7 +82,8 @@ class Reading:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("dim", "window", "negative", "batch", "min_count", "minn", "maxn", "buckets"), _count),
-    **dict.fromkeys(("lr", "min_lr", "x_max", "squares", "epochs"), number(low=1e-9)),
+    **dict.fromkeys(("lr", "min_lr"), number(low=1e-9, high=10)),
+    **dict.fromkeys(("x_max", "squares", "epochs"), number(low=1e-9)),
     **dict.fromkeys(("alpha", "sample"), number(low=0)),
     **dict.fromkeys(("lower", "across_lines", "unknown"), truth),
     "exponent": number(low=-10, high=10),
@@ -121,7 +122,12 @@ def write_vectors(
         form: ``text``, ``text.gz`` or ``binary`` (word2vec's).
         digits: significant digits of a number in text; 4 are half precision.
         header: a first line ``<words> <numbers>`` (word2vec's text; GloVe's has none).
+
+    Raises:
+        HarnessError: a number is none: the training diverged.
     """
+    if not np.isfinite(matrix).all():
+        raise HarnessError("diverged: the vectors hold numbers that are not finite; lower encoder.lr")
     path = folder / NAMES[form]
     if form == "binary":
         _write(path, _binary(words, matrix))
