@@ -127,6 +127,11 @@ class TransferModel(pl.LightningModule):
         if self.world.size > 1:
             total, items = self._bring_together(optimizer, total, items, idle=not step.batches)
         if total != total or abs(total) == float("inf"):
+            if not self.trainer.global_step:  # no rate is to blame
+                raise HarnessError(
+                    f"the loss is {total} before any step: the encoder's weights, or its features, hold "
+                    "numbers that are not finite"
+                )
             raise HarnessError(
                 f"diverged: the loss is {total} in epoch {self.current_epoch + 1}; lower optimizer.lr"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from cells import make_cell
 from pytorch_lightning.plugins.precision import MixedPrecision
+from safetensors.torch import load_file, save_file
 from torch.amp import GradScaler
 
 from harness import cell as cell_module
@@ -20,6 +22,7 @@ from harness.cell import encoding_notes, fit, make_trainer, run_cell
 from harness.data.loading import step_order
 from harness.epochs import EpochChoice
 from harness.errors import HarnessError
+from harness.paths import mini_dir
 from harness.predictions import read_predictions
 from harness.record import read_record
 
@@ -217,6 +220,18 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
             step += 1
     fit(make_trainer(cell, built, []), built)
     assert built.model.losses == pytest.approx(losses, rel=1e-4)
+
+
+def test_weights_that_are_no_numbers_are_not_blamed_on_the_rate(tmp_path: Path) -> None:
+    shutil.copytree(mini_dir() / "zoo" / "bert", tmp_path / "bert")
+    path = tmp_path / "bert" / "model.safetensors"
+    tensors = load_file(path)
+    name = next(k for k in tensors if k.endswith("word_embeddings.weight"))
+    save_file({**tensors, name: tensors[name].fill_(float("nan"))}, path, metadata={"format": "pt"})
+    over = ["encoder=mini_bert", f"encoder.path={tmp_path / 'bert'}", "task=mini_topic", *QUICK]
+    for strategy in ("full", "frozen"):
+        with pytest.raises(HarnessError, match=r"before any step: the encoder's weights"):
+            run_cell(make_cell(tmp_path, *over, f"strategy={strategy}"))
 
 
 def test_a_model_whose_outputs_are_nan_has_diverged(tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
             say(outcome.notes[-1])
         record = the_record(config, corpus, outcome, identity=identity, command=command)
         record["loads_as"] = pretrainer.family
+        if isinstance(pretrainer, Objective):
+            record["options"]["recipe"] = asdict(pretrainer.recipe)  # with what was left to its defaults
         record["total_seconds"] = time.perf_counter() - begin
         record["files"] = {p.name: file_fingerprint(p) for p in sorted(folder.iterdir()) if p.is_file()}
         _keep_curves(work, folder)
