@@ -64,6 +64,25 @@ def test_a_disk_that_fills_up_fails_the_cells_it_has_no_room_for(small: Path, tm
     assert not [p for p in (small / "r").rglob("*") if p.name.startswith(".tmp") or p.name == ".lease"]
 
 
+FULL = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && (cat /dev/zero > /dev/shm/full 2> /dev/null; exec "$@")'
+"""Runs a command where shared memory is full; for nothing but that command."""
+
+
+@pytest.mark.parametrize("more", [(), ("trainer.devices=2", "trainer.accelerator=cpu"), ("logger=wandb",)])
+def test_shared_memory_that_is_full_costs_nothing(more: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither cells nor their ranks speak through it."""
+    inside = ["unshare", "--mount", "sh", "-c", FULL, "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    whole = subprocess.run([*inside, "sh", "-c", "echo x > /dev/shm/x"], capture_output=True, check=False)
+    assert whole.returncode, "it is not full"
+    grid = ("task=mini_topic", "encoder=mini_static,mini_bert", "strategy=frozen,embedding_init", *QUICK)
+    command = [*inside, sys.executable, "-P", "-m", "harness", "-m", *grid, *more, "results_dir=r"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert list(records(tmp_path / "r").values()) == ["complete"] * 4
+
+
 def test_a_record_and_a_checkpoint_that_were_cut_short(tmp_path: Path) -> None:
     """The record is set aside and its cell runs again; the checkpoint fails its own cells alone."""
     from tiny_transformers import make_checkpoint
