@@ -33,8 +33,12 @@ SIZES = ("30", "100", "all")
 LOWER, TOP = "[1]", "[2]"
 """The first layer above the embeddings and the last, of all four."""
 SWEEPS: dict[str, tuple[str, ...]] = {
-    "grid": ("experiment=mini", "strategy=scratch,frozen,full"),
-    "table": ("experiment=mini", "encoder=mini_static", "strategy=embedding_init"),
+    "grid": ("experiment=mini", f"encoder={','.join(CONTEXTUAL)}", "strategy=scratch,frozen,full"),
+    # a pass costs a table little, and questions take it more than four
+    "table": (
+        "experiment=mini", "encoder=mini_static", "strategy=scratch,frozen,embedding_init",
+        "passes.mini_qa=12",
+    ),
     "senses": ("task=mini_sense", f"encoder={','.join(FAMILIES)}", "strategy=frozen", "body=none"),
     "layers": (
         "task=mini_pos,mini_sense", f"encoder={','.join(LAYERED)}", "strategy=frozen", "body=none",
