@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import outcome
+from harness.errors import HarnessError, NewerSchema
 from harness.progress import duration
 from harness.record import Record, iter_records
 from harness.resolve import Cell
@@ -51,11 +52,18 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> Plan:
     """Look at what is there and decide; skipped cells get their record unless it is a dry run.
 
     Raises:
-        HarnessError: a record that cannot be read.
+        NewerSchema: a record that another version of this program wrote.
     """
     plan = Plan()
     for key, cell in cells.items():
-        record = outcome.previous(cell)
+        try:
+            record = outcome.previous(cell)
+        except NewerSchema:
+            raise
+        except HarnessError as e:  # costs this cell alone
+            plan.known[key] = outcome.failure(cell, status="failed", reason=str(e))
+            print(f"FAILED  {cell.title}\n    {e}", file=sys.stderr)
+            continue
         if cell.skip is not None and (record is None or record.status != "complete"):
             plan.known[key] = _skipped(cell, record, dry=dry)
         elif record is not None and stays(record, cell.config):

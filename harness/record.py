@@ -220,6 +220,10 @@ def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
             yield path.parent, read_record(path.parent)
         except HarnessError as e:
             yield path.parent, e
+        except FileNotFoundError:  # another process was faster
+            continue
+        except OSError as e:
+            yield path.parent, HarnessError(f"{path}: cannot be read ({e.strerror or e})")
 
 
 TEMPORARY = ".tmp-"

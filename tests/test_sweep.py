@@ -124,6 +124,19 @@ def test_a_dry_run_shows_the_grid_and_leaves_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_record_that_cannot_be_read_costs_its_cell_alone(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0" / "record.json"
+    blocked.mkdir(parents=True)
+    assert harness("-m", "optimizer.lr=1,2") == 1
+    assert ran(tmp_path / "results") == ["2 0"]
+    assert f"{blocked}: cannot be read (Is a directory)" in "".join(capsys.readouterr())
+    assert harness("leaderboard", "results", "--partial") == 0
+    assert "cannot be read (Is a directory)" in "".join(capsys.readouterr())
+    assert harness("status", "results") == 0
+
+
 def test_rerun_runs_a_cell_from_what_is_stored(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
