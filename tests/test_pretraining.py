@@ -391,7 +391,7 @@ def test_a_loss_that_is_no_number_is_refused(corpus_file: Path, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
-def test_another_command_starts_anew(
+def test_another_command_starts_anew_when_it_may(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often = "trainer.checkpoint_seconds=0"
@@ -400,8 +400,10 @@ def test_another_command_starts_anew(
     with pytest.raises(TypeError):
         run_job(mine, say=quiet)
     monkeypatch.undo()
+    with pytest.raises(HarnessError, match="holds an unfinished training"):
+        run_job({**mine, "seed": 1}, say=quiet)
     told: list[str] = []
-    run_job({**mine, "seed": 1}, say=told.append)
+    run_job({**mine, "seed": 1, "overwrite": "always"}, say=told.append)
     assert not [line for line in told if "continues" in line]
 
 

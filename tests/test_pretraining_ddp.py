@@ -173,6 +173,6 @@ def test_what_a_rank_dies_of_is_said_once(tmp_path: Path) -> None:
         "gpt", "encoder.recipe.lr=1e30", "encoder.recipe.max_grad_norm=null", "trainer.devices=2",
         corpus=write(tmp_path), output=tmp_path / "out",
     )  # fmt: skip
-    said = r"^diverged: the loss is (nan|inf) at step \d+; lower encoder\.lr$"
+    said = r"^diverged: the loss is (nan|inf) at step \d+; lower encoder\.recipe\.lr$"
     with pytest.raises(HarnessError, match=said):
         run_job(wild, say=lambda _: None)

@@ -81,7 +81,10 @@ def test_o09_the_newest_state_that_is_whole_is_taken_and_the_damaged_ones_are_na
     assert [p.name for p in kept.paths()] == ["step-000000002.ckpt", "step-000000003.ckpt"]
     kept.write(4, lambda path: path.write_text(""))
     newest = kept.paths()[0]
-    (tmp_path / "step-000000001.ckpt").write_text(json.dumps([1] * 9))
+    first = Kept(tmp_path / "first", stem="step", ending=".ckpt")
+    first.write(1, lambda path: path.write_text(json.dumps([1] * 9)))  # type: ignore[misc]
+    for path in first.folder.iterdir():
+        path.rename(tmp_path / path.name)
     newest.write_text(newest.read_text()[:5])
     with pytest.warns(UserWarning, match="passed over") as caught:
         found = kept.newest(lambda path: json.loads(path.read_text()), say=said.append)
