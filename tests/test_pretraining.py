@@ -15,13 +15,13 @@ import torch
 
 import harness
 from harness.errors import HarnessError
-from harness.pretraining import awd_lstm, bert, trainer
+from harness.pretraining import awd_lstm, bert
 from harness.pretraining.base import Batch
 from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.job import RECORD, run_job, the_pretrainer
 from harness.pretraining.pieces import Pieces, beginnings, pack
 from harness.pretraining.settings import work_folder
-from tests.tiny_corpus import TINY, config, write
+from tests.tiny_corpus import TINY, config, go_away, write
 
 FAMILIES = tuple(TINY)
 
@@ -82,14 +82,7 @@ def test_a_run_that_was_cut_off_ends_like_one_that_was_not(
     often = "trainer.checkpoint_seconds=0"
     whole, cut = (config(family, often, corpus=corpus_file, output=tmp_path / n) for n in ("whole", "cut"))
     run_job(whole, say=quiet)
-    original = trainer.PretrainModule.training_step
-
-    def fails(self: trainer.PretrainModule, item: Any, number: int) -> None:
-        if self.seen.steps == 13:
-            raise RuntimeError("the machine went away")
-        original(self, item, number)
-
-    monkeypatch.setattr(trainer.PretrainModule, "training_step", fails)
+    go_away(monkeypatch, step=13)
     with pytest.raises(RuntimeError, match="went away"):
         run_job(cut, say=quiet)
     monkeypatch.undo()

@@ -11,12 +11,12 @@ import pytest
 
 from harness.commands.pretrain import summary
 from harness.errors import HarnessError
-from harness.pretraining import kept, trainer
+from harness.pretraining import kept
 from harness.pretraining.base import HeldOut
 from harness.pretraining.corpus import read_corpus
 from harness.pretraining.job import RECORD, run_job, the_pretrainer
 from harness.pretraining.settings import work_folder
-from tests.tiny_corpus import config, write
+from tests.tiny_corpus import config, go_away, write
 
 
 def quiet(_: str) -> None:
@@ -107,14 +107,7 @@ def test_a_state_whose_bytes_changed_is_set_aside(
     often = "trainer.checkpoint_seconds=0"
     whole, cut = (config("gpt", often, corpus=corpus_file, output=tmp_path / n) for n in ("whole", "cut"))
     run_job(whole, say=quiet)
-    original = trainer.PretrainModule.training_step
-
-    def fails(self: trainer.PretrainModule, item: Any, number: int) -> None:
-        if self.seen.steps == 13:
-            raise RuntimeError("the machine went away")
-        original(self, item, number)
-
-    monkeypatch.setattr(trainer.PretrainModule, "training_step", fails)
+    go_away(monkeypatch, step=13)
     with pytest.raises(RuntimeError, match="went away"):
         run_job(cut, say=quiet)
     monkeypatch.undo()

@@ -52,3 +52,17 @@ def arguments(family: str, *more: str, corpus: Path, output: Path) -> list[str]:
 def config(family: str, *more: str, corpus: Path, output: Path) -> dict[str, Any]:
     """The checked configuration of a tiny run of 20 steps."""
     return checked(compose(arguments(family, *more, corpus=corpus, output=output)))
+
+
+def go_away(monkeypatch: Any, *, step: int) -> None:
+    """Training ends with a RuntimeError before that step, as if the machine had gone."""
+    from harness.pretraining.trainer import PretrainModule
+
+    original = PretrainModule.training_step
+
+    def fails(self: PretrainModule, item: Any, number: int) -> None:
+        if self.seen.steps == step:
+            raise RuntimeError("the machine went away")
+        original(self, item, number)
+
+    monkeypatch.setattr(PretrainModule, "training_step", fails)
