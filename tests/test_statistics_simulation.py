@@ -1,11 +1,13 @@
 """Intervals and tests on made-up records whose truth is known: how often they are right.
 
 An example has a difficulty, a model meets it, a seed shifts the whole model, and each seed decides each
-example anew. Accuracy and span F1 (counts of several entities a sentence) are both simulated.
+example anew. Simulated are accuracy, span F1 (counts of several
+entities a sentence) and Pearson's correlation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,10 +28,13 @@ def drawn(
     difficulty: np.ndarray,
     level: float = 0.75,
     f1: bool = False,
+    shifts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(n, N, k) counts: right and 1, or correct, predicted and gold entities."""
+    """(n, N, k) counts: right and 1, or correct, predicted and gold entities. ``shifts`` (n, 1) of the seeds
+    are drawn unless given."""
     noise = np.sqrt(level * (1 - level) / N)
-    p = level + spread * noise * random.standard_normal((n, 1)) + difficulty
+    shifts = random.standard_normal((n, 1)) if shifts is None else shifts
+    p = level + spread * noise * shifts + difficulty
     p = np.clip(p, 0.0, 1.0)
     if not f1:
         right = random.random((n, len(difficulty))) < p
@@ -46,7 +51,9 @@ def metric(sums: np.ndarray) -> np.ndarray:
     return np.asarray(2 * sums[..., 0] / (sums[..., 1] + sums[..., 2]))
 
 
-def measured(counts: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
+def measured(
+    counts: np.ndarray, weights: Weights, metric: Callable[[np.ndarray], np.ndarray] = metric
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n,) and replicates (n, B) of counts (n, N, k)."""
     n, size, k = counts.shape
     flat = counts.transpose(1, 0, 2).reshape(size, n * k)
@@ -83,19 +90,59 @@ def coverage(
 
 
 def false_positives(
-    *, n: int, spread: float, runs: int, pair_seeds: bool = False, f1: bool = False, alike: float = 1.0
+    *,
+    n: tuple[int, int],
+    spread: tuple[float, float],
+    runs: int,
+    pair_seeds: bool = False,
+    f1: bool = False,
+    alike: float = 1.0,
+    together: float = 0.0,
 ) -> float:
-    """Share of p < 0.05 for two rows of one expectation; ``alike`` of the difficulties are shared."""
-    random = np.random.default_rng([n, int(10 * spread), int(pair_seeds), int(f1), int(100 * alike)])
+    """Share of p < 0.05 for two rows of one expectation, of ``n`` seeds that spread by ``spread``.
+
+    Args:
+        alike: share of the difficulties that both rows have in common.
+        together: correlation of the seeds' shifts, for as many seeds in both rows.
+    """
+    random = np.random.default_rng([*n, *(int(100 * x) for x in (*spread, alike, together)), pair_seeds, f1])
     weights, found = Weights(resamples=300), 0
     for _ in range(runs):
         one, own = difficulties(random), difficulties(random)
         other = np.where(random.random(N) < alike, one, own)
+        first, second = (random.standard_normal((m, 1)) for m in n)
+        if together:
+            second = together * first + np.sqrt(1 - together**2) * second
         a, b = (
-            measured(drawn(random, n=n, spread=spread, difficulty=d, f1=f1), weights) for d in (one, other)
+            measured(drawn(random, n=m, spread=s, difficulty=d, f1=f1, shifts=z), weights)
+            for m, s, d, z in zip(n, spread, (one, other), (first, second), strict=True)
         )
         found += of_difference(a, b, pair_seeds=pair_seeds).p_value() < 0.05
     return found / runs
+
+
+def correlations(*, n: int, spread: float, size: int, runs: int) -> float:
+    """Share of intervals that hold the mean of the seeds' correlations. Gold and noise are normal, a seed
+    scales its noise by exp(0.3 spread z)."""
+    random, weights, held = np.random.default_rng([n, int(10 * spread), size]), Weights(resamples=300), 0
+
+    def counts(m: int) -> np.ndarray:
+        """(m, N, 6): 1, x, y, their squares and product."""
+        gold, hard = random.standard_normal((2, size))
+        noise = np.exp(0.3 * spread * random.standard_normal((m, 1)))
+        x = gold + 0.5 * hard + 0.5 * noise * random.standard_normal((m, size))
+        y = np.broadcast_to(gold, x.shape)
+        return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=-1)
+
+    def pearson(sums: np.ndarray) -> np.ndarray:
+        one, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+        return np.asarray((one * xy - x * y) / np.sqrt((one * xx - x * x) * (one * yy - y * y)))
+
+    truth = float(np.mean([pearson(counts(200).sum(axis=1)).mean() for _ in range(200)]))
+    for _ in range(runs):
+        low, high = of_row(*measured(counts(n), weights, pearson)).interval(bounds=(-1.0, 1.0))
+        held += low <= truth <= high
+    return held / runs
 
 
 @pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
@@ -106,7 +153,11 @@ def test_intervals_of_three_seeds_cover_in_a_quick_simulation(spread: float) -> 
 
 
 def test_false_positives_in_a_quick_simulation() -> None:
-    assert 0.02 <= false_positives(n=3, spread=1.0, runs=400) <= 0.08
+    assert 0.02 <= false_positives(n=(3, 3), spread=(1.0, 1.0), runs=400) <= 0.08
+
+
+def test_no_more_false_positives_where_the_seeds_of_one_row_alone_differ() -> None:
+    assert 0.02 <= false_positives(n=(3, 3), spread=(0.2, 2.0), runs=400) <= 0.09
 
 
 @pytest.mark.long
@@ -126,6 +177,49 @@ def test_intervals_cover(n: int, spread: float, f1: bool) -> None:
 @pytest.mark.parametrize("n", [3, 5, 10])
 @pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
 def test_false_positive_rate(n: int, spread: float, pair_seeds: bool) -> None:
-    rate = false_positives(n=n, spread=spread, runs=3000, pair_seeds=pair_seeds, alike=0.5)
+    how: dict[str, Any] = {"n": (n, n), "spread": (spread, spread), "pair_seeds": pair_seeds}
+    rate = false_positives(**how, runs=3000, alike=0.5)
     print(f"false positives n={n} spread={spread} paired={pair_seeds}: {rate:.3f}")
     assert 0.03 <= rate <= 0.07
+
+
+UNLIKE = [
+    ((3, 3), (0.2, 2.0)), ((3, 3), (0.2, 3.0)), ((3, 3), (1.0, 3.0)), ((3, 3), (0.0, 1.0)),
+    ((5, 5), (0.2, 3.0)), ((10, 3), (1.0, 1.0)), ((10, 3), (2.0, 2.0)), ((10, 3), (3.0, 0.5)),
+    ((10, 3), (0.5, 3.0)), ((10, 3), (0.2, 2.0)), ((5, 3), (0.2, 2.0)),
+]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("alike", [0.5, 1.0])
+@pytest.mark.parametrize(("n", "spread"), UNLIKE)
+def test_false_positive_rate_of_rows_that_are_unlike(
+    n: tuple[int, int], spread: tuple[float, float], alike: float
+) -> None:
+    rate = false_positives(n=n, spread=spread, runs=3000, alike=alike)
+    print(f"false positives n={n} spread={spread} alike={alike}: {rate:.3f}")
+    assert 0.025 <= rate <= 0.08
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("together", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("n", [3, 5])
+@pytest.mark.parametrize("spread", [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (0.2, 2.0)])
+def test_false_positive_rate_of_paired_seeds(n: int, spread: tuple[float, float], together: float) -> None:
+    how: dict[str, Any] = {"n": (n, n), "spread": spread, "together": together}
+    rate = false_positives(**how, runs=3000, alike=1.0, pair_seeds=True)
+    print(f"false positives n={n} spread={spread} paired, correlated {together}: {rate:.3f}")
+    assert 0.02 <= rate <= 0.08
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("size", [100, 500])
+@pytest.mark.parametrize("n", [3, 10])
+@pytest.mark.parametrize("spread", [0.3, 1.0])
+def test_intervals_of_correlations_cover(n: int, spread: float, size: int) -> None:
+    share = correlations(n=n, spread=spread, size=size, runs=2000)
+    print(f"coverage of Pearson's correlation n={n} spread={spread} N={size}: {share:.3f}")
+    assert 0.93 <= share <= 0.98

@@ -24,7 +24,10 @@ Satterthwaite (1946) would have d = (n - 1) (V / S)^2, which is too optimistic w
 were chosen by simulation; tests/test_statistics_simulation.py holds what they are worth.
 
 For two rows the same is done with the difference: the examples are paired; seeds are independent draws in
-both rows unless ``pair_seeds`` (same seed numbers, differences taken seed by seed).
+both rows, V_seeds and V_interaction sums over the rows, unless ``pair_seeds`` (same seed numbers, differences
+taken seed by seed, kappa = 1 - 3 / (4 n)). In the place of n - 1 independent rows have Welch's (1947) degrees
+of freedom, of their V_seeds or of what of these exceeds V_interaction, whichever are fewer: where the seeds
+of one row alone differ, that is all that is known.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import numpy as np
 
 RESAMPLES = 2000
 SEED = 20_251
-KAPPA_ROW, KAPPA_PAIRED, KAPPA_UNPAIRED = 0.5, 0.75, 1.0
+KAPPA_ROW, KAPPA_UNPAIRED, KAPPA_PAIRED = 0.5, 0.9, 0.75
 CHUNK = 20_000_000
 """Most entries of a matrix of weights that is held at once."""
 
@@ -72,21 +75,24 @@ class Spread:
     def interval(
         self, *, level: float = 0.95, bounds: tuple[float, float] = (-np.inf, np.inf)
     ) -> tuple[float, float]:
-        """Within ``bounds``. Between finite ones the step is taken on the scale arcsin(sqrt(x)), x the share
-        of the range, on which the variance of a proportion does not depend on it; so no limit leaves the
-        bounds, and limits near a bound are as lopsided as they should be."""
+        """Within ``bounds``. Between finite ones the step is taken on a scale on which the variance does not
+        depend on the place; so no limit leaves the bounds, and limits near a bound are as lopsided as they
+        should be. It is that of a proportion, arcsin(sqrt(x)), x the share of the range; between -b and b
+        that of a correlation, artanh(x / b) (Fisher 1921)."""
         half = self.quantile(level) * self.error
         low, high = bounds
         if not np.isfinite([low, high]).all() or high <= low:
             return max(low, self.mean - half), min(high, self.mean + half)
-        share = min(max((self.mean - low) / (high - low), 0.0), 1.0)
-        slope = 2 * (high - low) * np.sqrt(share * (1 - share))
-        if slope == 0:
+        if not low < self.mean < high:
             return self.mean, self.mean
-        at, step = np.arcsin(np.sqrt(share)), half / slope
-        ends = np.clip([at - step, at + step], 0.0, np.pi / 2)
-        first, last = low + (high - low) * np.sin(ends) ** 2
-        return float(first), float(last)
+        if low == -high:
+            share = self.mean / high
+            ends = np.tanh(np.arctanh(share) + half / (high * (1 - share**2)) * np.array([-1, 1]))
+            return float(high * ends[0]), float(high * ends[1])
+        share = (self.mean - low) / (high - low)
+        at, step = np.arcsin(np.sqrt(share)), half / (2 * (high - low) * np.sqrt(share * (1 - share)))
+        ends = np.sin(np.clip([at - step, at + step], 0.0, np.pi / 2)) ** 2
+        return float(low + (high - low) * ends[0]), float(low + (high - low) * ends[1])
 
     def p_value(self) -> float:
         """Two-sided, of the hypothesis that the mean is 0."""
@@ -159,7 +165,7 @@ def of_difference(
     one belongs to the s-th of the other.
     """
     mean = float(a[0].mean() - b[0].mean())
-    kappa = KAPPA_PAIRED if pair_seeds else KAPPA_UNPAIRED
+    kappa = 1 - KAPPA_PAIRED / len(a[0]) if pair_seeds else KAPPA_UNPAIRED
     together = a[1].mean(axis=0) - b[1].mean(axis=0)
     parts = [_parts(a[0] - b[0], a[1] - b[1])] if pair_seeds else [_parts(*a), _parts(*b)]
     return _spread(mean, together, parts, kappa=kappa, n=min(len(a[0]), len(b[0])))
@@ -183,12 +189,19 @@ def _spread(
     total = examples + added
     df = np.inf
     if added > 0:
-        # Welch's degrees of freedom of the seeds' part; more where the examples outweigh it
-        squares = sum(seeds**2 / (m - 1) for m, seeds, _ in parts if m > 1)
-        own = sum(seeds for _, seeds, _ in parts) ** 2 / squares
-        df = own * max(1.0, examples / added)
+        df = _welch(parts) * max(1.0, examples / added)
     both = all(m > 1 for m, _, _ in parts)
     return Spread(mean, total, added, float(df), n, both)
+
+
+def _welch(parts: Sequence[tuple[int, float, float]]) -> float:
+    """Degrees of freedom of the seeds' part: of V_seeds, or of what exceeds V_interaction if fewer."""
+
+    def of(spreads: Sequence[float]) -> float:
+        squares = sum(v**2 / (m - 1) for v, (m, _, _) in zip(spreads, parts, strict=True) if m > 1)
+        return sum(spreads) ** 2 / squares if squares > 0 else np.inf
+
+    return min(of([v for _, v, _ in parts]), of([max(0.0, v - both) for _, v, both in parts]))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
