@@ -21,6 +21,7 @@ NAMES = (
 )  # fmt: skip
 DOCUMENT = r"""\documentclass{article}
 \usepackage{booktabs}
+\usepackage{graphicx}
 \usepackage[T1]{fontenc}
 \begin{document}
 \input{board.tex}
@@ -44,9 +45,9 @@ def made(root: Path, out: Path, *options: str) -> str:
 
 def test_what_a_document_needs_is_said(tmp_path: Path) -> None:
     for encoder, wanted in (
-        ("plain", ["booktabs"]),
-        ("naïve", ["booktabs", "[T1]"]),
-        ("한국어", ["booktabs", "[T1]", "LuaLaTeX"]),
+        ("plain", ["booktabs", "graphicx"]),
+        ("naïve", ["booktabs", "graphicx", "[T1]"]),
+        ("한국어", ["booktabs", "graphicx", "[T1]", "LuaLaTeX"]),
     ):
         labels(tmp_path / encoder, 0.5, encoder=encoder)
         text = made(tmp_path / encoder, tmp_path)
@@ -80,6 +81,10 @@ def test_it_compiles(tmp_path: Path, options: list[str]) -> None:
         pytest.skip("LaTeX has no booktabs: apt-get install texlive-latex-recommended")
     for k, name in enumerate(NAMES):
         labels(tmp_path / "r", 0.5, encoder=name, cell=f"c{k}", task="t_1%", draw=k, n=30)
+    for k in range(90):
+        labels(
+            tmp_path / "r", 0.5, encoder=f"a_rather_long_name_of_an_encoder_{k}", cell=f"d{k}", task="long"
+        )
     for k in range(55):
         labels(tmp_path / "r", 0.5, task=f"task{k}", n=6)
     skipped = Record("skipped", "t_1%", "e_%", "full", "s", 0, reason="equals\n\\another {")
@@ -90,4 +95,5 @@ def test_it_compiles(tmp_path: Path, options: list[str]) -> None:
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=240)
     told = run.stdout.decode("utf-8", "replace")
     assert run.returncode == 0, re.findall(r"(?m)^!.*\n.*", told)
+    assert not re.findall(r"Overfull|Float too large", told)
     assert (tmp_path / "main.pdf").stat().st_size > 10_000

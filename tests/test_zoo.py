@@ -140,3 +140,10 @@ def test_a_zoo_of_tiny_members_is_made_and_described(tmp_path: Path) -> None:
         assert str(tmp_path) not in json.dumps(entry)
         assert entry["command"].endswith("trainer.logger=none")
     assert half_precision(tmp_path / "zoo" / "gpt" / "model.safetensors")
+    # one of them again, over what is there
+    zoo.make(tmp_path / "zoo", members[-1:], corpus=corpus)
+    again = json.loads((tmp_path / "zoo" / "manifest.json").read_text())
+    assert {n: e["files"] for n, e in again["encoders"].items()} == {
+        n: e["files"] for n, e in made["encoders"].items()
+    }
+    assert {p.name for p in (tmp_path / "zoo").iterdir()} == {*quick, "manifest.json"}

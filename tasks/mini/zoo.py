@@ -1,9 +1,9 @@
-"""Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER]``.
+"""Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER [NAME ...]]``.
 
-Without a folder it makes the bundled ones anew. Each is made by one ``harness pretrain`` command, which
-``manifest.json`` keeps beside seed, hashes (the corpus' is its text's) and what was measured. Two commands
-run at a time, a thread each. On one machine and with the same libraries the files come out the same byte for
-byte; elsewhere they may differ in the last bits.
+Without a folder it makes the bundled ones anew; with names these alone, the others stay. Each is made by
+one ``harness pretrain`` command, which ``manifest.json`` keeps beside seed, hashes (the corpus' is its
+text's) and what was measured. Two commands run at a time, a thread each. On one machine and with the same
+libraries the files come out the same byte for byte; elsewhere they may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ ZOO = (  # what takes longest first
 
 
 def make(folder: Path, members: Sequence[Member] = ZOO, *, corpus: Path = CORPUS) -> None:
-    """Pretrain ``members`` into ``folder`` and write its manifest.
+    """Pretrain ``members`` into ``folder`` and write its manifest. What that has of others on the same corpus
+    stays.
 
     Raises:
         subprocess.CalledProcessError: a command failed; its output is on the screen.
@@ -63,15 +64,17 @@ def make(folder: Path, members: Sequence[Member] = ZOO, *, corpus: Path = CORPUS
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         entries = list(pool.map(lambda member: _make_one(member, folder, corpus), members))
-    manifest = {
-        "corpus": _text_digest(corpus),
-        "encoders": dict(zip((m.name for m in members), entries, strict=True)),
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    shutil.rmtree(folder / ".new", ignore_errors=True)
+    made = dict(zip((m.name for m in members), entries, strict=True))
+    told, digest = folder / "manifest.json", _text_digest(corpus)
+    before = json.loads(told.read_text()) if told.is_file() else {}
+    if before.get("corpus") == digest:
+        made = {**before["encoders"], **made}
+    told.write_text(json.dumps({"corpus": digest, "encoders": made}, indent=1) + "\n")
 
 
 def _make_one(member: Member, folder: Path, corpus: Path) -> dict[str, Any]:
-    output = folder / member.name
+    place, output = folder / member.name, folder / ".new" / member.name
     begin = time.monotonic()
     print(f"{member.name}: begins", flush=True)
     command = [*member.command(str(corpus), str(output)), "overwrite=always"]
@@ -79,12 +82,15 @@ def _make_one(member: Member, folder: Path, corpus: Path) -> dict[str, Any]:
     record = json.loads((output / "pretrain.json").read_text())
     for name in LEFT_OUT:
         (output / name).unlink(missing_ok=True)
+    shutil.rmtree(place, ignore_errors=True)  # what was there stays until there is something better
+    place.parent.mkdir(parents=True, exist_ok=True)
+    output.rename(place)
     print(f"{member.name}: done in {time.monotonic() - begin:.0f} s", flush=True)
     return {
         "command": " ".join(["harness", *member.command(CORPUS.name, member.name)]),
         **{key: record[key] for key in KEPT},
         "versions": record["versions"],
-        "files": {p.name: _digest(p) for p in sorted(output.iterdir())},
+        "files": {p.name: _digest(p) for p in sorted(place.iterdir())},
     }
 
 
@@ -99,13 +105,15 @@ def _digest(path: Path) -> str:
 
 def main(argv: list[str]) -> int:
     folder = Path(argv[0]) if argv else HERE / "zoo"
+    known = {member.name: member for member in ZOO}
+    if unknown := [name for name in argv[1:] if name not in known]:
+        raise SystemExit(f"{unknown[0]}: no encoder of the zoo, valid: {', '.join(known)}")
+    chosen = [known[name] for name in argv[1:]] or ZOO
     begin = time.monotonic()
-    make(folder)
-    for left in folder.glob(".*.unfinished"):
-        shutil.rmtree(left)
+    make(folder, chosen)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     took = (time.monotonic() - begin) / 60
-    print(f"{len(ZOO)} encoders are in {folder} ({size / 1e6:.1f} MB), {took:.0f} minutes")
+    print(f"{len(chosen)} encoders were made in {folder} ({size / 1e6:.1f} MB), {took:.0f} minutes")
     return 0
 
 

@@ -44,7 +44,7 @@ class TopicTexts:
         world = lexicon()
         two = frozenset(w.key for w in world.two_senses)
         self._draw = Draw(f"mini_topic/{split}")
-        self._train = split == "train"
+        self._train = split.startswith("train")
         self._views = {
             kept: {n: t.part(kept, of=OF, without=two) for n, t in world.topics.items()}
             for kept in (SEEN, UNSEEN)

@@ -4,7 +4,9 @@
     topic/, sense/         csv with a header; ner/, pos/: a word and its label a line; qa/: SQuAD's JSON
     manifest.json          SHA-256 of every file (of the text, not of its compression) and some counts
 
-Every sentence of dev and test is kept out of the corpus, and no example is in two splits.
+Every sentence of dev and test is kept out of the corpus, and no example is in two splits. What is in MORE is
+made after the corpus, which it leaves as it is: more pairs for the test of senses, and train_more files for
+curves over the number of labels.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ SIZES = {
     "sense": {"train": 1536, "dev": 192, "test": 480},
     "pos": {"train": 200, "dev": 200, "test": 500},
 }
+MORE = {"topic": {"train": 700}, "ner": {"train": 700}, "sense": {"test": 1440}}
+"""Examples that were made after the corpus."""
 T = TypeVar("T")
 Splits = dict[str, list[T]]
 
@@ -73,8 +77,9 @@ def topic_examples() -> Splits[Labelled]:
 
 
 @cache
-def sense_examples() -> Splits[Pair]:
-    """mini_sense; a pair that was there is made again, so that every word keeps its number of pairs."""
+def _first_senses() -> Splits[Pair]:
+    """mini_sense before the corpus. A pair that was there is made again, so that every word keeps its number
+    of pairs."""
     out: Splits[Pair] = {}
     seen: dict[tuple[str, ...], None] = {}
     for split in SPLITS:
@@ -114,6 +119,51 @@ def _unknown(example: Tagged, known: set[str]) -> str:
     return f"unseen_words:{n if n < 2 else '2+'}"
 
 
+def _more(task: str, make: Callable[[], T], key: Callable[[T], str], splits: Splits[T]) -> list[T]:
+    """Further examples to learn from, none of them in a split."""
+    seen, out = {key(e) for part in splits.values() for e in part}, list[T]()
+    while len(out) < MORE[task]["train"]:
+        example = make()
+        if key(example) not in seen:
+            seen.add(key(example))
+            out.append(example)
+    return out
+
+
+@cache
+def more_topics() -> list[Labelled]:
+    """Of the words of train, as train."""
+    return _more("topic", TopicTexts("train_more").make, lambda e: e.text, topic_examples())
+
+
+@cache
+def more_names() -> list[Tagged]:
+    """Of the names of train, as train."""
+    return _more("ner", NameSentences("train_more").make, _words, ner_examples())
+
+
+@cache
+def sense_examples() -> Splits[Pair]:
+    """mini_sense. The later pairs of test are numbered on and made again where the corpus has a sentence."""
+    out = _first_senses()
+    return {**out, "test": out["test"] + _more_senses()}
+
+
+def _more_senses() -> list[Pair]:
+    pairs, out = SensePairs("test_more"), list[Pair]()
+    first = SIZES["sense"]["test"]
+    known = {tuple(sorted(e.texts)) for part in _first_senses().values() for e in part}
+    corpus = frozenset(corpus_text().split("\n"))
+    while len(out) < MORE["sense"]["test"]:
+        pair = pairs.make(first + len(out))
+        key = tuple(sorted(pair.texts))
+        told = {sentence for text in pair.texts for sentence in sentences(text)}
+        if key not in known and key[0] != key[1] and not told & corpus:
+            known.add(key)
+            out.append(pair)
+    return out
+
+
 @cache
 def qa_examples() -> Splits[Asked]:
     """mini_qa."""
@@ -121,11 +171,11 @@ def qa_examples() -> Splits[Asked]:
 
 
 def held_out() -> frozenset[str]:
-    """Every sentence of dev and test."""
+    """Every sentence of dev and test that was there before the corpus."""
     texts: list[str] = []
     for split in ("dev", "test"):
         texts += [e.text for e in topic_examples()[split]]
-        texts += [text for e in sense_examples()[split] for text in e.texts]
+        texts += [text for e in _first_senses()[split] for text in e.texts]
         texts += [_words(e) for part in (ner_examples(), pos_examples()) for e in part[split]]
         texts += [text for e in qa_examples()[split] for text in (e.question, e.context)]
     return frozenset(sentence for text in texts for sentence in sentences(text))
@@ -141,6 +191,7 @@ def sentences(text: str) -> list[str]:
     return [" ".join(words) for words in out if words]
 
 
+@cache
 def corpus_text(n_words: int = CORPUS_WORDS) -> str:
     """The corpus, or its beginning."""
     documents = Corpus(lexicon()).documents(n_words, held_out=held_out())
@@ -155,6 +206,8 @@ def task_files() -> Iterator[tuple[str, str]]:
         yield f"ner/{split}.txt", _columns(ner_examples()[split], entity=True)
         yield f"pos/{split}.txt", _columns(pos_examples()[split], entity=False)
         yield f"qa/{split}.json", _squad(split, qa_examples()[split])
+    yield "topic/train_more.csv", _topic_csv(more_topics())
+    yield "ner/train_more.txt", _columns(more_names(), entity=True)
 
 
 def write(folder: Path, *, n_words: int = CORPUS_WORDS) -> None:
@@ -180,6 +233,7 @@ def _manifest(files: dict[str, str]) -> str:
             "sentences": sum(bool(line) for line in files[CORPUS].split("\n")),
         },
         "examples": SIZES,
+        "more": MORE,
         "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
     }
     return json.dumps(content, indent=1) + "\n"

@@ -29,7 +29,7 @@ def pools(split: str) -> list[tuple[str, Names, float]]:
     else."""
     world = lexicon()
     train = (TRAIN, world.known.part((0,), of=TRAIN_NAMES), 1.0)
-    if split == "train":
+    if split.startswith("train"):
         return [train]
     corpus = world.known.part(tuple(range(1, TRAIN_NAMES)), of=TRAIN_NAMES)
     return [train, (CORPUS, corpus, 1.2), (NEW, world.new, 2.2)]
