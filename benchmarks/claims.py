@@ -11,14 +11,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from harness.leaderboard.board import read
-from harness.leaderboard.bootstrap import Spread, holm
+from harness.leaderboard.bootstrap import Spread, holm, of_difference
 from harness.leaderboard.rows import Row, by_variant
 from harness.leaderboard.statistics import ALPHA, Sample, Samples, difference
 
@@ -30,10 +30,12 @@ WORDS = ("mini_static", "mini_ulmfit")
 LAYERED = ("mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")
 TASKS = ("mini_topic", "mini_ner", "mini_qa")
 SIZES = ("100", "300", "1000")
-MORE = "task.files.train=[train.{0},train_more.{0}]"
+MORE = "task.train=${{task.path}}/train*.{0}"
 """A thousand examples to learn from."""
-SLOW, HELD = "0.1", "0"
+SLOW, HELD = "0.1", "0.0"
 """Rates of an embedding table in units of the network's."""
+WORDS_OF_TRAIN = {"mini_topic": ("cue:seen", "cue:unseen"), "mini_ner": ("name:train", "name:corpus")}
+"""Slices whose words train has, and those of words of the corpus that train lacks."""
 LOWER, TOP = "[1]", "[2]"
 """The first layer above the embeddings and the last, of all four."""
 SWEEPS: dict[str, tuple[str, ...]] = {
@@ -60,7 +62,7 @@ SWEEPS: dict[str, tuple[str, ...]] = {
         )
     },
 }  # fmt: skip
-ALIKE = ("trainer.epochs", "task.files.train", "strategy.lr")
+ALIKE = ("trainer.epochs", "strategy.lr")
 """Settings of a sweep that do not tell its rows apart."""
 
 
@@ -86,12 +88,13 @@ class Line:
 
 @dataclass(slots=True)
 class Claim:
-    """A sentence, its source, and the lines that it was looked for in."""
+    """A sentence, its source, and the lines that it was looked for in; ``more`` are lines of Markdown."""
 
     text: str
     source: str
     lines: list[Line]
     notes: list[str]
+    more: Sequence[str] = ()
 
 
 class Results:
@@ -239,15 +242,14 @@ def _depth(row: Row | None) -> float | None:
 
 
 def growth(results: Results) -> Claim:
-    lines, notes = [], []
-    for task in ("mini_topic", "mini_ner"):
-        for encoder in ("mini_static", "mini_bert"):
-            pairs = {size: _moving(results, task, encoder, size) for size in SIZES}
-            for i, strategy in enumerate(("embedding_init", "slow_embedding")):
-                gains = {size: results.line(size, rows[i], rows[2]) for size, rows in pairs.items()}
-                lines.append(_grown(results, f"{task}, {encoder}, {strategy}", i, pairs))
-                told = ", ".join(f"{_effect(line)} of {size}" for size, line in gains.items())
-                notes.append(f"{task}, {encoder}/{strategy} less the same table held, by examples: {told}.")
+    lines = []
+    for task, encoder, i, strategy in _tables():
+        most, least = (
+            _less(results.sample(rows[i]), results.sample(rows[2]))
+            for rows in (_moving(results, task, encoder, size) for size in (SIZES[-1], SIZES[0]))
+        )
+        what = f"{task}, {encoder}, {strategy}"
+        lines.append(_difference(what, (most, f"of {SIZES[-1]}"), (least, f"of {SIZES[0]}")))
     return Claim(
         "The more labels, the more a table that may move gains on the same table held",
         "Kim 2014, table 2, on tables that move; that it depends on the labels is the harness's own question",
@@ -255,10 +257,38 @@ def growth(results: Results) -> Claim:
         [
             f"A line is the gain at {SIZES[-1]} examples less that at {SIZES[0]}. All cells of an encoder "
             "have one network over one table, whose rate is that of the network (`embedding_init`), "
-            f"{SLOW} of it (`slow_embedding`) or {HELD} (held).",
-            *notes,
+            f"{SLOW} of it (`slow_embedding`) or none (held)."
         ],
     )
+
+
+def left_behind(results: Results) -> Claim:
+    head = ["gain on the same table held, by examples", "test examples", *SIZES]
+    lines, more = [], [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for task, encoder, i, strategy in _tables():
+        what, tags = f"{task}, {encoder}, {strategy}", WORDS_OF_TRAIN[task]
+        by_size = {size: _moving(results, task, encoder, size) for size in SIZES}
+        rows = by_size[SIZES[-1]]
+        has, lacks = (_less(results.sample(rows[i], tag), results.sample(rows[2], tag)) for tag in tags)
+        lines.append(_difference(what, (has, f"on `{tags[0]}`"), (lacks, f"on `{tags[1]}`")))
+        for tag in (None, *tags):
+            told = [_effect(results.line("", r[i], r[2], tag=tag)) for r in by_size.values()]
+            more.append(f"| {what} | {f'`{tag}`' if tag else 'all'} | {' | '.join(told)} |")
+    return Claim(
+        "A table that moves gains on words that train has, and leaves behind those it lacks",
+        "looked for since 5 came out as it did; the slices were there before",
+        lines,
+        [f"A line is the gain on words that train has less that on others, at {SIZES[-1]} examples."],
+        more,
+    )
+
+
+def _tables() -> Iterator[tuple[str, str, int, str]]:
+    """Task, encoder, and the moving tables by their place in what :func:`_moving` gives."""
+    for task in WORDS_OF_TRAIN:
+        for encoder in ("mini_static", "mini_bert"):
+            for i, strategy in enumerate(("embedding_init", "slow_embedding")):
+                yield task, encoder, i, strategy
 
 
 def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[Row | None, ...]:
@@ -270,20 +300,20 @@ def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[Row |
     return results.row(task, encoder, "embedding_init", train_size=size), *slow
 
 
-def _grown(results: Results, what: str, i: int, pairs: Mapping[str, tuple[Row | None, ...]]) -> Line:
-    """Whether the ``i``-th row gains more on the last at the largest size than at the smallest."""
-    gains: list[Sample | str] = []
-    for size in (SIZES[-1], SIZES[0]):
-        moves, held = (results.sample(pairs[size][at]) for at in (i, 2))
-        gains.append(_less(moves, held))
-    found = difference(gains[0], gains[1], pair_seeds=True)
-    above, below = (
-        gain if isinstance(gain, str) else f"{gain.scores.mean():+.3f} of {size}"
-        for gain, size in zip(gains, (SIZES[-1], SIZES[0]), strict=True)
-    )
-    if isinstance(found, str):
-        return Line(what, above, below, None, found)
-    return Line(what, above, below, found[0], p=found[0].p_value())
+def _difference(what: str, above: tuple[Sample | str, str], below: tuple[Sample | str, str]) -> Line:
+    """Of two gains over the same seeds; of other examples where these are of two slices, so that their
+    resamples are independent."""
+    one, other = above[0], below[0]
+    for sample in (one, other):
+        if isinstance(sample, str):
+            return Line(what, above[1], below[1], None, sample)
+    assert isinstance(one, Sample)
+    assert isinstance(other, Sample)
+    told = [f"{gain.scores.mean():+.3f} {name}" for gain, name in ((one, above[1]), (other, below[1]))]
+    if one.seeds != other.seeds:
+        return Line(what, told[0], told[1], None, "other seeds")
+    spread = of_difference((one.scores, one.replicates), (other.scores, other.replicates), pair_seeds=True)
+    return Line(what, told[0], told[1], spread, p=spread.p_value())
 
 
 def _less(a: Sample | str, b: Sample | str) -> Sample | str:
@@ -302,7 +332,14 @@ def _effect(line: Line) -> str:
     return f"{line.spread.mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
-CLAIMS: tuple[Callable[[Results], Claim], ...] = (two_senses, unseen_names, transfer_pays, layers, growth)
+CLAIMS: tuple[Callable[[Results], Claim], ...] = (
+    two_senses,
+    unseen_names,
+    transfer_pays,
+    layers,
+    growth,
+    left_behind,
+)
 
 
 def adjusted(claim: Claim) -> Claim:
@@ -321,6 +358,7 @@ def markdown(claims: Iterable[Claim]) -> str:
         out += ["| | above | below | effect | 95 % | p | |", "| --- | --- | --- | --- | --- | --- | --- |"]
         out += [_markdown_row(line) for line in claim.lines]
         out += ["", *(f"- {note}" for note in claim.notes), ""]
+        out += [*claim.more, ""] if claim.more else []
     return "\n".join(out)
 
 
