@@ -21,7 +21,7 @@ from harness.leaderboard.bootstrap import Weights, holm, of_difference, of_row
 from harness.leaderboard.columns import tie_text
 from harness.leaderboard.command import main
 from harness.leaderboard.rows import Row
-from harness.leaderboard.statistics import NO_SPREAD, Sample
+from harness.leaderboard.statistics import NO_SPREAD, Sample, difference
 from harness.leaderboard.views import p_text
 from harness.record import Costs, Record, write_record
 
@@ -351,3 +351,30 @@ def test_a_slice_without_an_entity_has_no_f1() -> None:
         assert AGGREGATE.undefined(plain.values.sum(0), plain.names, metric)
         assert not AGGREGATE.undefined(some.values.sum(0), some.names, metric)
     assert not AGGREGATE.undefined(plain.values.sum(0), plain.names, "token_accuracy")
+
+
+def test_two_examples_are_no_certainty(tmp_path: Path) -> None:
+    """No paired test of N examples that all say the same is surer than the sign test."""
+    for seeds in (1, 3):
+        right, wrong = sample(np.ones((seeds, 2))), sample(np.zeros((seeds, 2)))
+        found = difference(right, wrong)
+        assert not isinstance(found, str)
+        spread = found[0]
+        assert spread.p_value() == pytest.approx(scipy.stats.binomtest(2, 2).pvalue)
+        low, high = right.difference_limits(spread)
+        assert -1 <= low < 0.5
+        assert high == 1.0
+    many = difference(sample(np.ones((3, 40))), sample(np.zeros((3, 40))))
+    assert not isinstance(many, str)
+    assert 0 < many[0].p_value() < 1e-9
+
+
+def test_limits_of_a_difference_are_possible_ones() -> None:
+    random = np.random.default_rng(3)
+    high, low = sample(np.ones((1, 20))), sample((random.random((2, 20)) < [[0.1], [0.9]]).astype(float))
+    found = difference(high, low)
+    assert not isinstance(found, str)
+    spread, _, seeds = found
+    assert seeds == "seeds of one row alone"
+    assert spread.interval()[1] > 1
+    assert high.difference_limits(spread)[1] == 1.0

@@ -262,8 +262,10 @@ def test_the_price_of_a_process_is_small(tmp_path: Path) -> None:
         begun = time.monotonic()
         run_pool([make_cell(tmp_path, f"c{n}")], n=1)
         taken.append(time.monotonic() - begun)
-    # measured 0.1 s, 0.2 s with torch preloaded; the quickest, since other work on the machine only adds
-    assert min(taken) < 0.4
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    # measured 0.1 s (0.2 s with torch preloaded) against 1.5 s; both take longer on a busy machine
+    assert min(taken) < (time.monotonic() - begun) / 2
 
 
 @pytest.mark.parametrize(

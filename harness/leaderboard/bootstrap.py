@@ -33,7 +33,7 @@ of one row alone differ, that is all that is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class Spread:
         df: degrees of freedom, infinite where the seeds add nothing.
         n: seeds.
         both: False when there is one seed: the interval then is over examples only.
+        size: examples that a test is over, N; 0 where it does not count.
     """
 
     mean: float
@@ -62,6 +63,7 @@ class Spread:
     df: float
     n: int
     both: bool
+    size: int = 0
 
     @property
     def error(self) -> float:
@@ -95,12 +97,14 @@ class Spread:
         return float(low + (high - low) * ends[0]), float(low + (high - low) * ends[1])
 
     def p_value(self) -> float:
-        """Two-sided, of the hypothesis that the mean is 0."""
+        """Two-sided, of the hypothesis that the mean is 0. Of N examples that all say the same no test is
+        surer than the sign test, 2 ** (1 - N)."""
         from scipy.special import stdtr
 
+        least = 2.0 ** (1 - self.size) if self.size else 0.0
         if self.variance <= 0:
-            return 1.0 if self.mean == 0 else 0.0
-        return float(2 * stdtr(min(self.df, 1e9), -abs(self.mean) / self.error))
+            return 1.0 if self.mean == 0 else least
+        return max(least, float(2 * stdtr(min(self.df, 1e9), -abs(self.mean) / self.error)))
 
 
 class Weights:
@@ -157,18 +161,22 @@ def of_row(scores: np.ndarray, replicates: np.ndarray) -> Spread:
 
 
 def of_difference(
-    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray], *, pair_seeds: bool = False
+    a: tuple[np.ndarray, np.ndarray],
+    b: tuple[np.ndarray, np.ndarray],
+    *,
+    pair_seeds: bool = False,
+    size: int = 0,
 ) -> Spread:
     """Spread of the difference of two rows' means, a - b; each is (scores, replicates) as in :func:`of_row`.
 
     Replicates of both are on the same resamples of the same examples. With ``pair_seeds`` the s-th seed of
-    one belongs to the s-th of the other.
+    one belongs to the s-th of the other. ``size``: examples, for the test.
     """
     mean = float(a[0].mean() - b[0].mean())
     kappa = 1 - KAPPA_PAIRED / len(a[0]) if pair_seeds else KAPPA_UNPAIRED
     together = a[1].mean(axis=0) - b[1].mean(axis=0)
     parts = [_parts(a[0] - b[0], a[1] - b[1])] if pair_seeds else [_parts(*a), _parts(*b)]
-    return _spread(mean, together, parts, kappa=kappa, n=min(len(a[0]), len(b[0])))
+    return replace(_spread(mean, together, parts, kappa=kappa, n=min(len(a[0]), len(b[0]))), size=size)
 
 
 def _parts(scores: np.ndarray, replicates: np.ndarray) -> tuple[int, float, float]:

@@ -26,7 +26,14 @@ from harness.leaderboard import (
     render,
     screen,
 )
-from harness.leaderboard.statistics import EXAMPLES_ONLY, Samples, add_baseline, add_intervals, mark_ties
+from harness.leaderboard.statistics import (
+    EXAMPLES_ONLY,
+    NO_SPREAD,
+    Samples,
+    add_baseline,
+    add_intervals,
+    mark_ties,
+)
 from harness.leaderboard.views import View
 from harness.record import write_atomic
 
@@ -102,6 +109,8 @@ def _about_intervals(table: board.Table, *, most: int) -> list[str]:
     out = []
     if any(row.ci_kind == EXAMPLES_ONLY for row in scored):
         out.append("note: * one seed: the interval is over examples only, the spread of seeds is not in it")
+    if any(row.ci_kind == NO_SPREAD for row in scored):
+        out.append("note: + all examples and seeds say the same: Wilson's limit for so many examples")
     if any(row.tied for row in scored[1:]):
         out.append("note: tied: a paired test (0.05, Holm) cannot tell these rows from the best")
     if any(row.untested for row in scored):

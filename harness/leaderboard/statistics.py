@@ -21,6 +21,7 @@ from harness.leaderboard.rows import Row
 from harness.predictions import StoredCounts, read_counts
 from harness.record import Record
 
+ONE_ROW = "seeds of one row alone"
 BOTH, EXAMPLES_ONLY, NO_SPREAD = "seeds and examples", "examples only", "no spread (Wilson)"
 ALPHA = 0.05
 AGREE = 1e-6
@@ -52,12 +53,24 @@ class Sample:
         low, high = spread.interval(bounds=self.bounds)
         at_bound = spread.mean in self.bounds and np.isfinite(self.bounds).all()
         if spread.variance == 0 and at_bound:
-            # no resample of 100 right answers holds a wrong one: Wilson's limit instead
             bottom, top = self.bounds
-            far = (top - bottom) * Z2 / (self.examples + Z2)
+            far = self.unseen()
             ends = (spread.mean - far, top) if spread.mean == top else (bottom, spread.mean + far)
             return *ends, NO_SPREAD
         return low, high, BOTH if spread.both else EXAMPLES_ONLY
+
+    def unseen(self) -> float:
+        """How far the truth may be where all examples say the same: no resample of 100 right answers holds a
+        wrong one, so it is Wilson's limit."""
+        return (self.bounds[1] - self.bounds[0]) * Z2 / (self.examples + Z2)
+
+    def difference_limits(self, spread: Spread) -> tuple[float, float]:
+        """Limits of 95 % of a difference from a row on the same examples, within what differences can be."""
+        low, high = spread.interval()
+        most = self.bounds[1] - self.bounds[0]
+        if spread.variance == 0 and spread.mean != 0 and np.isfinite(most):
+            low, high = spread.mean - self.unseen(), spread.mean + self.unseen()
+        return max(low, -most), min(high, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,8 @@ class Comparison:
 
     Attributes:
         effect: mean of ``a`` less mean of ``b``; (``low``, ``high``) its interval of 95 %.
-        seeds: how they were treated: ``unpaired``, ``paired`` or ``examples only``.
+        seeds: how they were treated: ``unpaired``, ``paired``, ``examples only`` where each row has one, or
+            ``seeds of one row alone``.
     """
 
     a: Row
@@ -197,7 +211,8 @@ def compare(
             out.append(d)
             continue
         spread, examples, seeds = d
-        low, high = spread.interval()
+        known = samples.of(a)
+        low, high = known.difference_limits(spread) if isinstance(known, Sample) else spread.interval()
         out.append(
             Comparison(a, b, spread.mean, low, high, spread.p_value(), next(adjusted), examples, seeds)
         )
@@ -217,8 +232,9 @@ def difference(
         return "different examples"
     same = pair_seeds and sorted(a.seeds) == sorted(b.seeds) and len(set(a.seeds)) == len(a.seeds)
     sides = [(s.scores[_order(s, same)], s.replicates[_order(s, same)]) for s in (a, b)]
-    spread = of_difference(sides[0], sides[1], pair_seeds=same)
-    return spread, a.examples, ("paired" if same else "unpaired") if spread.both else EXAMPLES_ONLY
+    spread = of_difference(sides[0], sides[1], pair_seeds=same, size=a.examples)
+    alone = EXAMPLES_ONLY if len(a.seeds) == len(b.seeds) == 1 else ONE_ROW
+    return spread, a.examples, ("paired" if same else "unpaired") if spread.both else alone
 
 
 def _order(sample: Sample, by_seed: bool) -> np.ndarray:
