@@ -8,6 +8,7 @@ p < 0.05 in the other one, else *not seen*. No threshold was moved to an outcome
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -389,7 +390,12 @@ def run(folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    folder = Path(argv[0] if argv else "results/claims")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.claims",
+        description="Looks for what the literature says of transfer in the mini world.",
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("results/claims"))
+    folder = parser.parse_args(argv).folder
     begin = time.monotonic()
     run(folder)
     spent = (time.monotonic() - begin) / 60

@@ -37,6 +37,8 @@ from harness.task import Prediction
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 CHECKPOINT = "model.safetensors"
 UNKNOWN_SHARE = 0.1
+UNKNOWN_WORDS = 0.5
+"""Share of words without a vector above which a reader is warned."""
 
 
 def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
@@ -245,6 +247,10 @@ def encoding_notes(report: Mapping[str, float]) -> list[str]:
         notes.append(f"{int(cut)} texts were longer than the encoder takes and were cut")
     if (share := report.get("unknown_share", 0.0)) > UNKNOWN_SHARE:
         notes.append(f"{share:.0%} of the units are unknown to the encoder: does it speak the language?")
+    words = report.get("words", 0)
+    known = report.get("words_known", words) / words if words else 1.0
+    if known < 1 - UNKNOWN_WORDS and share <= UNKNOWN_SHARE:
+        notes.append(f"{1 - known:.0%} of the words are unknown to the encoder: does it speak the language?")
     if deleted := report.get("words_deleted", 0):
         notes.append(f"{int(deleted)} words have no unit: the encoder's tokenizer deletes them")
     return notes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -37,10 +38,13 @@ EXAMPLES = """\
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. Exit code: 0 done, 1 a cell failed, 2 the command is wrong, 130 interrupted."""
+    """Run a command. Exit code: 0 done, 1 a cell failed, 2 the command is wrong, 130 interrupted, 141 stopped
+    since nobody read on what it printed."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
     except HarnessError as e:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
@@ -51,8 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # the reader of a pipe (head, less) has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 128 + signal.SIGPIPE
 
 
 def _dispatch(arguments: list[str]) -> int:

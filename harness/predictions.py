@@ -102,7 +102,7 @@ def _summary(task: Task | None, counted: Mapping[str, Counts]) -> Summary:
     test = counted.get("test")
     degenerate = ""
     if test is not None:
-        degenerate = locate(task.aggregate).degenerate(test.values.sum(axis=0), test.names)
+        degenerate = locate(task.aggregate).collapsed(test)
     return Summary(task.aggregate, degenerate)
 
 

@@ -135,6 +135,9 @@ def test_notes_of_units() -> None:
     for word in ("3 texts", "40%", "2 words"):
         assert word in notes
     assert encoding_notes({"unknown_share": 0.01}) == []
+    assert encoding_notes({"words": 10, "words_known": 6}) == []
+    (note,) = encoding_notes({"words": 600, "words_known": 0})
+    assert "100% of the words are unknown" in note
 
 
 def test_csv_logger_writes_the_curve(tmp_path: Path) -> None:

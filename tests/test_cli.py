@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,15 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
     assert "leaderboard" in shown.stdout
     code = "import harness.cli, sys; assert not {'torch', 'hydra', 'rich', 'omegaconf'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_a_reader_that_goes_away_ends_a_command_and_its_status_says_so(tmp_path: Path) -> None:
+    """What is read in part was not all done: ``harness -m ... | head`` runs no further, and that is no 0."""
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run([sys.executable, "-m", "harness", "list"], stdout=write, stderr=write, check=False)
+    os.close(write)
+    assert run.returncode == 128 + signal.SIGPIPE
 
 
 def test_list_needs_neither_torch_nor_hydra(tmp_path: Path) -> None:

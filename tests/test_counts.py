@@ -168,3 +168,21 @@ def test_an_aggregate_that_is_none_is_refused() -> None:
             locate(path)
     with pytest.raises(ValueError, match="2 names"):
         Counts(("a", "b"), np.zeros((3, 1)))
+
+
+def test_predictions_that_differ_by_rounding_are_one_answer() -> None:
+    from tasks.regression.counts import AGGREGATE, count
+
+    random = np.random.default_rng(0)
+    gold = random.random(50) * 5
+    constant = (np.full(50, 8.5267838) + random.integers(-1, 2, 50) * 9.5e-7).astype(np.float32)
+    collapsed = count(constant.tolist(), gold.tolist())
+    scores = AGGREGATE.of(collapsed)
+    assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
+    assert AGGREGATE.collapsed(collapsed) == "predicts 8.527 for everything"
+    resampled = AGGREGATE.resampled(collapsed.values, collapsed.names, np.ones((2, 50)))
+    assert resampled["pearson"].tolist() == [0.0, 0.0]
+    told_apart = count((gold * 1e-3 + 2).tolist(), gold.tolist())
+    assert AGGREGATE.of(told_apart)["pearson"] == pytest.approx(1.0)
+    assert AGGREGATE.collapsed(told_apart) == ""
+    assert AGGREGATE.collapsed(count([1.0], [2.0])) == ""

@@ -70,7 +70,8 @@ class Aggregate:
             alone whose columns are among ``names``.
         columns: ``(metric, names) -> names`` that this metric needs; [] when counts do not decide it.
         bounds: lowest and highest value of each metric; (0, 1) where it is not listed.
-        degenerate: ``(sums (k,), names) -> reason``, "" for a model that did learn to tell things apart.
+        degenerate: ``(sums (k,), names) -> reason``, "" for a model that did learn to tell things apart; it
+            gets the values (N, k) where there is ``direct``.
         undefined: ``(sums (k,), names, metric) -> reason`` why a metric says nothing of these examples, ""
             where it does: an F1 of entities where there are none is 0 for a perfect answer, too.
         direct: ``(values (N, k), names, weights (B, N)) -> {metric: (B,)}`` for scores that are no function
@@ -96,6 +97,11 @@ class Aggregate:
             found = self.direct(counts.values, counts.names, np.ones((1, len(counts.values))))
             return {metric: float(value[0]) for metric, value in found.items()}
         return {m: float(v) for m, v in self.scores(counts.values.sum(axis=0), counts.names).items()}
+
+    def collapsed(self, counts: Counts) -> str:
+        """What the predictions have collapsed to, or ""."""
+        values = counts.values if self.direct is not None else counts.values.sum(axis=0)
+        return self.degenerate(values, counts.names)
 
     def range(self, metric: str) -> tuple[float, float]:
         return self.bounds.get(metric, (0.0, 1.0))

@@ -8,6 +8,7 @@ libraries the files come out the same byte for byte; elsewhere they may differ i
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import json
@@ -104,13 +105,24 @@ def _digest(path: Path) -> str:
 
 
 def main(argv: list[str]) -> int:
-    folder = Path(argv[0]) if argv else HERE / "zoo"
     known = {member.name: member for member in ZOO}
-    if unknown := [name for name in argv[1:] if name not in known]:
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.mini.zoo", description="Pretrains the bundled encoders on the mini corpus."
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=HERE / "zoo")
+    parser.add_argument("name", nargs="*", help=f"of {', '.join(known)}; default: all")
+    given = parser.parse_args(argv)
+    folder: Path = given.folder
+    if unknown := [name for name in given.name if name not in known]:
         raise SystemExit(f"{unknown[0]}: no encoder of the zoo, valid: {', '.join(known)}")
-    chosen = [known[name] for name in argv[1:]] or ZOO
+    chosen = [known[name] for name in given.name] or ZOO
     begin = time.monotonic()
-    make(folder, chosen)
+    try:
+        make(folder, chosen)
+    except OSError as e:
+        raise SystemExit(f"{folder}: cannot be written ({e})") from None
+    except subprocess.CalledProcessError as e:
+        raise SystemExit(f"harness pretrain ended with {e.returncode}; what is told above is why") from None
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     took = (time.monotonic() - begin) / 60
     print(f"{len(chosen)} encoders were made in {folder} ({size / 1e6:.1f} MB), {took:.0f} minutes")

@@ -23,6 +23,8 @@ NAMES = ("predicted", "gold")
 METRICS = ("pearson", "spearman", "mse")
 ROUNDING = 1e-12
 """A side that deviates from its mean by less than this does not vary."""
+SINGLE = 1e-6
+"""Predictions are of single precision: what is less than this share of them is rounding."""
 
 
 def count(predicted: Sequence[float], gold: Sequence[float]) -> Counts:
@@ -58,12 +60,26 @@ def direct(values: np.ndarray, names: Sequence[str], weights: np.ndarray) -> Sco
     weights = weights.astype(np.float64)
     if not np.isfinite(x).all():
         return {metric: np.full(len(weights), np.nan) for metric in METRICS}
+    if same(x):
+        x = np.full_like(x, x[0])
     ranks = weighted_ranks(x, weights), weighted_ranks(y, weights)
     return {
         "pearson": weighted_pearson(x, y, weights),
         "spearman": weighted_pearson(*ranks, weights),
         "mse": (weights * (x - y) ** 2).sum(axis=1) / weights.sum(axis=1),
     }
+
+
+def same(predicted: np.ndarray) -> bool:
+    """Whether predictions (N,) differ by no more than rounding."""
+    return bool(np.ptp(predicted) <= SINGLE * np.abs(predicted).max())
+
+
+def degenerate(values: np.ndarray, names: Sequence[str]) -> str:
+    """What predictions have collapsed to."""
+    predicted = values[:, list(names).index("predicted")]
+    alike = len(predicted) > 1 and np.isfinite(predicted).all() and same(predicted)
+    return f"predicts {predicted[0]:.4g} for everything" if alike else ""
 
 
 def columns(metric: str, names: Sequence[str]) -> list[str]:
@@ -75,5 +91,6 @@ AGGREGATE = Aggregate(
     lambda sums, names: {},
     columns,
     bounds={"pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "mse": (0.0, np.inf)},
+    degenerate=degenerate,
     direct=direct,
 )

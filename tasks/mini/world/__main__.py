@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -9,8 +10,15 @@ from tasks.mini.world.generate import write
 
 
 def main(argv: list[str]) -> int:
-    folder = Path(argv[0]) if argv else Path(__file__).parent / "data"
-    write(folder)
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.mini.world", description="Writes the files of the mini world."
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "data")
+    folder = parser.parse_args(argv).folder
+    try:
+        write(folder)
+    except OSError as e:
+        raise SystemExit(f"{folder}: cannot be written ({e})") from None
     sizes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"corpus, five tasks and manifest.json are in {folder} ({sizes / 1e6:.1f} MB)")
     return 0
