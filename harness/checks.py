@@ -33,6 +33,10 @@ def check_writable(results_dir: str | Path) -> Path:
     wanted = Path(results_dir).expanduser().absolute()
     place = wanted
     while not place.exists() and place != place.parent:
+        if place.is_symlink():
+            raise HarnessError(
+                f"results_dir={wanted}: {place} is a link to {os.readlink(place)}, which is not there"
+            )
         place = place.parent
     if not place.is_dir():
         raise HarnessError(f"results_dir={wanted}: {place} is a file, not a folder")

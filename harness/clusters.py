@@ -214,13 +214,13 @@ class ClusterPool:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C once: nothing that has not begun; twice or SIGTERM: all is ended. Both can be resumed."""
+        """Ctrl-C once: nothing that has not begun; twice, SIGTERM, SIGHUP: all is ended. It resumes."""
         with handled(self._interrupted):
             yield
 
     def _interrupted(self, number: int, frame: Any) -> None:
         self.stopping = True
-        self.interrupts += 2 if number == signal.SIGTERM else 1
+        self.interrupts += 1 if number == signal.SIGINT else 2
         if self.interrupts == 1:
             self.display.note("stopping after the running cells; Ctrl-C again stops them now")
 

@@ -280,13 +280,13 @@ class Pool:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C once: no new cells; twice or SIGTERM: the running ones are killed. Both can be resumed."""
+        """Ctrl-C once: no new cells; twice, SIGTERM or SIGHUP: running ones are killed. It can be resumed."""
         with handled(self._interrupted):
             yield
 
     def _interrupted(self, number: int, frame: Any) -> None:
         self.stopping = True
-        self.interrupts += 2 if number == signal.SIGTERM else 1
+        self.interrupts += 1 if number == signal.SIGINT else 2
         if self.interrupts == 1:
             self.display.note("stopping after the running cells; Ctrl-C again stops them now")
             return

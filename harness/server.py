@@ -63,9 +63,12 @@ def memory_of(pid: int) -> int:
 
 @contextlib.contextmanager
 def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """``handler`` takes Ctrl-C and SIGTERM in the block, where this is the main thread."""
+    """``handler`` takes Ctrl-C, SIGTERM and the terminal's end in the block, where this is the main thread;
+    under nohup that end means nothing."""
+    taken = [signal.SIGINT, signal.SIGTERM]
+    taken += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
     try:
-        old = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+        old = {s: signal.signal(s, handler) for s in taken}
     except ValueError:  # elsewhere signals are someone else's
         old = {}
     try:

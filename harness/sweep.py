@@ -199,9 +199,11 @@ def run_again(cells: Sequence[Cell]) -> None:
     """Run cells whatever is there of them, on the slots of this machine; skipped ones stay skipped.
 
     Raises:
-        HarnessError: data that cannot be read; no cell has been run.
+        HarnessError: data that cannot be read, a folder that cannot be written; no cell has been run.
         KeyboardInterrupt: the user stopped it.
     """
+    for root in {cell.folder.parents[4] for cell in cells}:
+        check_writable(root)
     plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
     check_cells(plan.todo)
     execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1))

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -248,6 +249,26 @@ def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.Cap
         assert str(broken).replace("_", "") in (captured.out + captured.err).replace("\\", "").replace(
             "_", ""
         )
+
+
+def test_a_copied_folder_is_no_second_draw_of_a_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record(0.5, cell="000"))
+    save(tmp_path, record(0.7, cell="000", seed=1))
+    assert main([str(tmp_path), "--format", "json"]) == 0
+    (before,) = json.loads(capsys.readouterr().out)["rows"]
+    seed = next(tmp_path.glob("t/e/s/*/seed-0"))
+    shutil.copytree(seed, seed.parent / "seed-2")
+    shutil.copytree(tmp_path / "t", tmp_path / "a_backup")  # before the original in order
+    assert main([str(tmp_path), "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    (row,) = json.loads(captured.out)["rows"]
+    assert (row["n"], row["mean"], row["std"]) == (2, before["mean"], before["std"])
+    told = captured.out + captured.err
+    for copy in (seed.parent / "seed-2", tmp_path / "a_backup"):
+        assert str(copy) in told
+    assert f"{seed}: a copy" not in told
 
 
 def test_different_metrics_sizes_and_versions_are_not_mixed_silently(tmp_path: Path) -> None:

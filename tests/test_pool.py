@@ -166,29 +166,40 @@ def test_a_cell_that_another_sweep_completed_meanwhile_is_not_run_again(tmp_path
     assert (tmp_path / "runs").read_text().split("\n") == ["a 0", ""]
 
 
-def _interrupt(pool_pid: int, times: int, when: Path) -> None:
+def _interrupt(pool_pid: int, sent: list[signal.Signals], when: Path) -> None:
     wait_for(when.exists)
-    for _ in range(times):
-        os.kill(pool_pid, signal.SIGINT)
+    for number in sent:
+        os.kill(pool_pid, number)
         time.sleep(0.3)
 
 
-@pytest.mark.parametrize(("times", "status"), [(1, "complete"), (2, None)])
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ([signal.SIGINT], "complete"),
+        ([signal.SIGINT, signal.SIGINT], None),
+        ([signal.SIGTERM], None),
+        ([signal.SIGHUP], None),
+    ],
+    ids=["ctrl_c", "twice", "term", "hup"],
+)
 def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
-    tmp_path: Path, times: int, status: str | None
+    tmp_path: Path, sent: list[signal.Signals], status: str | None
 ) -> None:
     seen = Seen()
+    under_nohup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background of a shell
-    seconds = 1.5 if times == 1 else 30
+    seconds = 1.5 if status else 30
     cells = [make_cell(tmp_path, "a", act=f"sleep:{seconds}"), make_cell(tmp_path, "b")]
     pool = Pool(slots=[Slot(None, 1)], display=seen, runner="cell_runners:act", preload=("cell_runners",))
-    thread = threading.Thread(target=_interrupt, args=(os.getpid(), times, tmp_path / "runs"))
+    thread = threading.Thread(target=_interrupt, args=(os.getpid(), sent, tmp_path / "runs"))
     thread.start()
     begun = time.monotonic()
     records = pool.run(cells)
     thread.join()
     assert time.monotonic() - begun < 15
-    assert pool.interrupts == times
+    signal.signal(signal.SIGHUP, under_nohup)
+    assert pool.interrupts == (1 if status else 2)
     assert seen.finished_cells == [("a", status)]
     assert [r.status for r in records.values()] == ([status] if status else [])
     if status is None:

@@ -257,6 +257,52 @@ def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_nowhere_is_no_results_folder(
+    harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "ring").symlink_to("ring")
+    for name, target in (("link", "nowhere"), ("ring", "ring")):
+        assert harness("optimizer.lr=1", f"results_dir={name}") == 2
+        err = capsys.readouterr().err
+        assert f"is a link to {target}, which is not there" in err
+        assert "Traceback" not in err
+
+
+def test_rerun_looks_first_whether_there_is_room_for_a_result(
+    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
+    assert harness("optimizer.lr=1") == 0
+    results = tmp_path / "results"
+    config = {"optimizer": {"lr": 1}, "encoder": {"path": "ok"}, "seed": 0, "results_dir": "elsewhere"}
+    keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
+    write_config(results / "t" / "e" / "s" / "1" / "seed-0", {**config, **dict.fromkeys(keys)})
+    with monkeypatch.context() as only:
+        only.setattr(os, "access", lambda *_: False)
+        assert harness("rerun", "1") == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert not (results / ".archive").exists()
+
+
+def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -> None:
+    from harness.commands.run import _archived
+    from harness.record import Record
+    from harness.sweep import Driver
+
+    cells = [tmp_path / "results" / "t" / "e" / "s" / name / "seed-0" for name in ("a", "b")]
+    for cell in cells:
+        (tmp_path / "results" / ".archive" / "then" / cell.relative_to(tmp_path / "results")).mkdir(
+            parents=True
+        )
+    done = {str(cells[0]): Record("complete", "t", "e", "s", "a", 0)}
+    driver = Driver(records=done, roots={tmp_path / "results": None}, wanted={str(c) for c in cells})
+    (line,) = _archived(driver)
+    assert line.startswith("earlier results of a cell that has none now are in ")
+    driver.records[str(cells[1])] = Record("complete", "t", "e", "s", "b", 0)
+    assert _archived(driver) == []
+
+
 def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
     slugs = {identity.slug(n) for n in names}

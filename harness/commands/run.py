@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 from harness.overrides import quote_text
 from harness.paths import conf_dir
+
+if TYPE_CHECKING:
+    from harness import sweep
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -113,9 +118,26 @@ def last_words(driver: object) -> int:
         partial = " --partial" if limited else ""
         for root in driver.roots:
             print(f"harness leaderboard {shlex.quote(_short(root))}{partial}")
+        for line in _archived(driver):
+            print(line)
     if driver.interrupted:
         return 130
     return 1 if driver.failed else 0
+
+
+def _archived(driver: sweep.Driver) -> list[str]:
+    """Where results are that were moved out of the way and have no successor."""
+    from harness.outcome import ARCHIVE
+
+    complete = {key for key, record in driver.records.items() if record.status == "complete"}
+    out = []
+    for root in driver.roots:
+        left = [Path(key) for key in driver.wanted - complete if root in Path(key).parents]
+        kept = [f for f in left if any((root / ARCHIVE).glob(f"*/{glob.escape(str(f.relative_to(root)))}"))]
+        if kept:
+            cells = "a cell that has" if len(kept) == 1 else f"{len(kept)} cells that have"
+            out.append(f"earlier results of {cells} none now are in {_short(root / ARCHIVE)}")
+    return out
 
 
 def _short(path: Path) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import HarnessError, did_you_mean
+from harness.identity import slug
 from harness.leaderboard.choice import select_on_dev
 from harness.leaderboard.configs import Configs
 from harness.leaderboard.parts import split
@@ -58,7 +59,7 @@ class Board:
         tables: complete records first, partial ones (if asked for) after them.
         failed: failed and timed-out cells with the line that names their error.
         skipped: skipped cells grouped by reason.
-        damaged: record files that cannot be read.
+        damaged: record files that cannot be read, and copies of others.
         notes: further lines.
         hidden: rows of skipped cells alone, where they are not shown.
     """
@@ -105,7 +106,33 @@ def read(folder: Path, *, tasks: Sequence[str] = ()) -> Found:
         if task not in names:
             raise HarnessError(f"--task {task}: no record of it in {folder}; {did_you_mean(task, names)}")
     kept = [(record, place) for record, place in filed if not tasks or record.task in tasks]
+    kept, copies = _once(kept)
+    damaged += copies
     return Found([record for record, _ in kept], damaged, Configs(kept))
+
+
+def _once(filed: Sequence[tuple[Record, Path]]) -> tuple[list[tuple[Record, Path]], list[str]]:
+    """Each cell and seed once, and what was left out: a copied folder is no second draw of a seed. The one
+    that lies where its record says counts."""
+    known: dict[tuple[str | int, ...], tuple[Record, Path]] = {}
+    for record, place in sorted(filed, key=lambda one: not _in_place(*one)):
+        known.setdefault(_draw(record), (record, place))
+    kept = {id(record) for record, _ in known.values()}
+    copies = [
+        f"{place}: a copy of {known[_draw(record)][1]}, the same cell and seed"
+        for record, place in filed
+        if id(record) not in kept
+    ]
+    return [one for one in filed if id(one[0]) in kept], copies
+
+
+def _draw(record: Record) -> tuple[str | int, ...]:
+    return record.task, record.encoder, record.strategy, record.cell, record.seed
+
+
+def _in_place(record: Record, place: Path) -> bool:
+    wanted = (record.cell, f"seed-{record.seed}")
+    return place.parts[-2:] == wanted and slug(record.task) in place.parts
 
 
 def _records(folder: Path) -> Iterator[tuple[Path, Record | HarnessError]]:

@@ -45,7 +45,7 @@ def lists(board: Board) -> list[tuple[str, list[str]]]:
     lists = [
         (f"Failed ({len(board.failed)})", [f"{cell}: {reason}" for cell, reason in board.failed]),
         (board.skipped_title, [f"{cell}: {reason}" for cell, reason in board.skipped]),
-        (f"Damaged records ({len(board.damaged)})", board.damaged),
+        (f"Damaged or copied records ({len(board.damaged)})", board.damaged),
         ("Notes", board.notes),
     ]
     return [(heading, lines) for heading, lines in lists if lines]

@@ -134,7 +134,7 @@ class Samples:
         try:
             return read_counts(folder, tags=tags) or "no counts beside its record"
         except (OSError, ValueError) as e:
-            return f"its predictions cannot be read ({e})"
+            return f"its predictions cannot be read ({e}); harness rerun {folder}"
 
     def resample(
         self,

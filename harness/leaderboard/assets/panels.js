@@ -129,7 +129,7 @@ function foot() {
     h("ul", { class: "cells" }, lines.map(([cell, why]) => h("li", {}, h("code", {}, cell), " ", h("span", { class: cls }, why))), more > 0 && h("li", {}, more + " more")));
   const budget = DATA.budget && h("section", { "aria-label": "within the budget" }, h("h3", {}, DATA.budget.title), h("ul", { class: "cells" }, DATA.budget.lines.map((t) => h("li", {}, t))));
   return [budget, DATA.across && across(), papers(), cells("Failed", DATA.failed, DATA.more[0], "bad"), cells("Skipped", DATA.skipped, DATA.more[1], "soft", DATA.cells.skipped),
-    DATA.damaged.length > 0 && h("details", {}, h("summary", {}, "Damaged records (" + DATA.damaged.length + ")"), h("ul", { class: "cells" }, DATA.damaged.map((t) => h("li", {}, t)))),
+    DATA.damaged.length > 0 && h("details", {}, h("summary", {}, "Damaged or copied records (" + DATA.damaged.length + ")"), h("ul", { class: "cells" }, DATA.damaged.map((t) => h("li", {}, t)))),
     list(DATA.notes),
     h("details", {}, h("summary", {}, "Provenance"), h("dl", { class: "prov" }, DATA.provenance.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])))];
 }
