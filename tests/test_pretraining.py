@@ -410,8 +410,18 @@ def test_the_command_prints_and_refuses(
     assert main(["pretrain", "encoder=gpt", *tiny, f"corpus={corpus_file}", f"output={out}"]) == 0
     said = capsys.readouterr().out
     assert "perplexity" in said
-    assert f"encoder=gpt encoder.path={out}" in said
+    # at the published rates a model this small would learn nothing
+    assert f"encoder=gpt encoder.path={out} optimizer.lr=1e-3" in said
     assert (out / "curves.csv").is_file()
     assert main(["pretrain", "encoder=gpt", "corpus=nowhere.txt", f"output={out}2"]) == 2
     assert "nowhere.txt: no such file" in capsys.readouterr().err
     assert main(["pretrain", "--help"]) == 0
+
+
+def test_what_is_said_last_suits_the_model() -> None:
+    from harness.commands.pretrain import next_command
+
+    base = {"loads_as": "bert", "encoder_parameters": 110_000_000}
+    assert next_command(base, name="bert", output="a b") == "harness encoder=bert encoder.path='a b'"
+    table = {"loads_as": "static", "encoder_parameters": 100_000}
+    assert next_command(table, name="glove", output="o") == "harness encoder=static encoder.path=o"

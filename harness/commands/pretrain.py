@@ -27,7 +27,12 @@ families: {families}
 
 example:
   harness pretrain encoder=bert encoder.size=mini corpus=corpus.txt.gz output=my-bert budget.seconds=150
-  harness encoder=bert encoder.path=my-bert strategy=full task=..."""
+  harness encoder=bert encoder.path=my-bert strategy=full optimizer.lr=1e-3 task=..."""
+
+
+PUBLISHED_RATES = ("bert", "gpt")
+SMALL, SMALL_RATE = 30_000_000, "1e-3"
+"""Below so many parameters a model is fine-tuned at this rate."""
 
 
 def main(argv: list[str]) -> int:
@@ -60,8 +65,17 @@ def main(argv: list[str]) -> int:
             warnings.simplefilter("ignore", kind)
         record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
     print(summary(record))
-    print(f"harness encoder={record.get('loads_as', name)} encoder.path={shlex.quote(config['output'])}")
+    print(next_command(record, name=name, output=config["output"]))
     return 0
+
+
+def next_command(record: dict[str, Any], *, name: str, output: str) -> str:
+    """How the encoder is used. The recipes of these families are published for models of a hundred million
+    parameters; fine-tuned at their rates a small one stays where it is."""
+    family = record.get("loads_as", name)
+    small = family in PUBLISHED_RATES and record["encoder_parameters"] < SMALL
+    rate = f" optimizer.lr={SMALL_RATE}" if small else ""
+    return f"harness encoder={family} encoder.path={shlex.quote(output)}{rate}"
 
 
 def summary(record: dict[str, Any]) -> str:
