@@ -5,6 +5,7 @@ This module imports nothing heavy: each subcommand is loaded when it is called.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -30,6 +31,8 @@ COMMANDS = {
     "rerun": ("harness.commands.rerun", "run cells again from their stored configuration"),
     "rm": ("harness.commands.rm", "archive cells, so that they run again"),
 }
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
+"""What is wrong with a place, not with the program."""
 EXAMPLES = """\
   harness task=trec task.path=DIR encoder=glove_6b_100d strategy=frozen
   harness -m task=trec encoder=glove_6b_100d,bert_base_uncased strategy=frozen,full seed=0,1,2
@@ -58,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as e:
+        if e.errno not in NO_ROOM or os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"harness: {e.filename2 or e.filename or 'a file'}: {e.strerror}", file=sys.stderr)
+        return 2
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cell_runners import make_cell
@@ -58,6 +61,22 @@ def test_a_reader_that_goes_away_ends_a_command_and_its_status_says_so(tmp_path:
     run = subprocess.run([sys.executable, "-m", "harness", "list"], stdout=write, stderr=write, check=False)
     os.close(write)
     assert run.returncode == 128 + signal.SIGPIPE
+
+
+def test_a_place_that_cannot_be_written_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "results", "a")
+    (tmp_path / "folder.csv").mkdir()
+    assert cli.main(["leaderboard", "results", "--format", "csv", "--output", "folder.csv"]) == 2
+    assert "folder.csv" in capsys.readouterr().err
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("harness.leaderboard.command.write_atomic", full)
+    assert cli.main(["leaderboard", "results", "--format", "md", "--output", "board.md"]) == 2
+    assert "board.md: No space left on device" in capsys.readouterr().err
 
 
 def test_list_needs_neither_torch_nor_hydra(tmp_path: Path) -> None:
@@ -206,7 +225,8 @@ def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_status_of_many_cells_is_quick(tmp_path: Path) -> None:
-    text = json.dumps({"status": "complete", "reason": "", "dev_history": [0.5] * 30, "notes": ["x" * 300]})
+    record = Record("complete", "t", "e", "s", "c", 0, dev_history=[0.5] * 30, warnings=["x" * 300])
+    text = json.dumps(asdict(record))
     for n in range(1000):
         folder = tmp_path / "t" / "e" / "s" / f"{n:012x}" / "seed-0"
         folder.mkdir(parents=True)
@@ -215,6 +235,20 @@ def test_status_of_many_cells_is_quick(tmp_path: Path) -> None:
     assert collect(tmp_path)["counts"] == {"complete": 1000}
     # ten times as many in about two seconds, with room for a busy machine
     assert time.monotonic() - begun < 1.0
+
+
+def test_status_takes_for_a_record_what_the_other_commands_do(tmp_path: Path) -> None:
+    whole = asdict(Record("complete", "t", "e", "s", "c", 0))
+    wrong: list[dict[str, Any]] = [
+        {"test": [1]}, {"seed": "zero"}, {"costs": None}, {"versions": None}, {"schema": 99},
+    ]  # fmt: skip
+    for n, change in enumerate([{}, *wrong]):
+        folder = tmp_path / "t" / "e" / "s" / str(n) / "seed-0"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(json.dumps(whole | change))
+    report = collect(tmp_path)
+    assert report["counts"] == {"complete": 1, "damaged": len(wrong)}
+    assert "record.json" in report["failures"][0]["reason"]
 
 
 def test_rm_archives_by_path_name_or_start_of_the_id(

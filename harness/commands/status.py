@@ -16,7 +16,7 @@ from typing import Any
 from harness.commands.cells import is_running
 from harness.errors import HarnessError
 from harness.lease import Holder, holder
-from harness.record import RECORD, STATUSES
+from harness.record import STATUSES, read_record
 
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
 
@@ -117,16 +117,14 @@ def _subfolders(folder: str) -> list[str]:
 
 def _state(folder: str) -> tuple[str, str]:
     try:
-        with open(os.path.join(folder, RECORD), "rb") as f:
-            record = json.loads(f.read())
-        status = record["status"]
-        return (
-            (status, str(record.get("reason", ""))) if status in STATUSES else ("damaged", f"status {status}")
-        )
+        record = read_record(Path(folder))
     except FileNotFoundError:
         return ("running" if is_running(Path(folder)) else "unfinished"), ""
-    except (ValueError, KeyError, TypeError, OSError) as e:
-        return "damaged", f"{type(e).__name__}: {e}"
+    except (HarnessError, OSError) as e:
+        return "damaged", str(e)
+    if record.status not in STATUSES:
+        return "damaged", f"status {record.status}"
+    return record.status, record.reason
 
 
 def text(report: dict[str, Any]) -> list[str]:
