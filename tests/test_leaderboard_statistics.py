@@ -187,6 +187,18 @@ def test_predictions_that_contradict_their_record_give_no_interval(
     assert row["ci_kind"] == "its predictions give 0.5, its record says 0.9"
 
 
+def test_a_best_row_that_cannot_be_tested_leaves_question_marks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not a table without marks, as if nobody had wanted any."""
+    cell(tmp_path, np.array([True, False] * 100), test={"accuracy": 0.9})
+    seeds(tmp_path, 0.6, encoder="f", draw=1)
+    main([str(tmp_path), "--format", "md"])
+    out = capsys.readouterr().out
+    assert "?: no test against the best row could be made" in out
+    assert "| ? |" in out
+
+
 def test_compare_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seeds(tmp_path, 0.9, encoder="good", draw=1)
     seeds(tmp_path, 0.5, encoder="bad", draw=2)

@@ -253,9 +253,10 @@ def add_intervals(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
 
 
 def mark_ties(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
-    """Mark the best row and those that a paired test (0.05, Holm over all of them) cannot tell from it."""
+    """Mark the best row and those that a paired test (0.05, Holm over all of them) cannot tell from it. Where
+    the best row alone cannot be tested, the others say so; where none can, there are no marks."""
     scored = [row for row in rows if row.mean is not None][:most]
-    if len(scored) < 2 or isinstance(samples.of(scored[0]), str):
+    if len(scored) < 2 or all(isinstance(samples.of(row), str) for row in scored):
         return
     best, *others = scored
     best.tied = True
