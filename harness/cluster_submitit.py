@@ -51,6 +51,7 @@ class SubmititEngine:
         self.limit: int | None = None
         self._free: list[str] = []
         self._given: dict[Any, str] = {}
+        self._killed: set[Any] = set()
         if cluster == "local":
             self._parameters.pop("array_parallelism", None)
             self._share_devices(cells)
@@ -118,7 +119,8 @@ class SubmititEngine:
             devices = self._given.pop(job, "")
             if devices and self._cluster == "local":
                 self._free.append(devices)
-        return [(job, self._answer(job)) for job in done]
+        # submitit waits for an answer of each job, and one that was killed gives none
+        return [(job, None if job in self._killed else self._answer(job)) for job in done]
 
     def _answer(self, job: Any) -> Record | Death | None:
         from submitit.core.utils import FailedJobError, UncompletedJobError
@@ -145,6 +147,7 @@ class SubmititEngine:
                 job.cancel(check=False)
 
     def kill(self, handles: Sequence[Any]) -> None:
+        self._killed.update(handles)
         for job in handles:
             if self._cluster == "slurm":
                 job.cancel(check=False)

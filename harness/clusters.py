@@ -194,11 +194,12 @@ class ClusterPool:
                 self.display.started(task.cell, Place(None, 1, self.engine.name))
 
     def _stop(self) -> None:
-        if self.stopping and not self._withdrawn:
+        if self.interrupts > 1:
+            # not withdrawn first: what is being cancelled gently is not ended by force
+            self._kill()
+        elif self.stopping and not self._withdrawn:
             self._withdrawn = True
             self.engine.withdraw(list(self._flying))
-        if self.interrupts > 1:
-            self._kill()
 
     def _kill(self) -> None:
         """End what still runs, and wait until it has."""

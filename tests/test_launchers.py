@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -220,6 +221,34 @@ def test_fail_fast_withdraws_what_has_not_begun(tmp_path: Path) -> None:
     assert engine.withdrawn == ["b", "c"]
     assert running.stopping
     assert not (cells[1].folder / RECORD).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_to_be_ended_is_not_withdrawn_first(tmp_path: Path, number: signal.Signals) -> None:
+    """A worker that is being cancelled gently is not ended by force before it has given up its cell."""
+    cells = [cell_runners.make_cell(tmp_path, name) for name in "ab"]
+
+    said: list[str] = []
+
+    class Slow(Engine):
+        def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
+            if "kill" in said:
+                return [(h, None) for h in handles]
+            os.kill(os.getpid(), number)
+            return []
+
+        def withdraw(self, handles: Sequence[Any]) -> None:
+            said.append("withdraw")
+
+        def kill(self, handles: Sequence[Any]) -> None:
+            said.append("kill")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    running = pool(Slow())
+    assert running.run(cells) == {}
+    signal.signal(signal.SIGINT, before)
+    assert running.interrupts == 2
+    assert said == (["kill"] if number == signal.SIGTERM else ["withdraw", "kill"])
 
 
 def test_results_that_no_other_machine_sees_are_refused(
