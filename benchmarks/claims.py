@@ -13,15 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from harness.leaderboard.board import read
-from harness.leaderboard.bootstrap import Spread, holm, of_difference
-from harness.leaderboard.rows import Row, by_variant
-from harness.leaderboard.statistics import ALPHA, Sample, Samples, difference
+from benchmarks.claim_lines import Claim, Line, Results, effect, gain_over, less
+from harness.leaderboard.bootstrap import holm
+from harness.leaderboard.rows import Row
 
 SEEDS = "seed=0,1,2,3,4"
 FAMILIES = ("mini_static", "mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")
@@ -63,94 +61,6 @@ SWEEPS: dict[str, tuple[str, ...]] = {
         )
     },
 }  # fmt: skip
-ALIKE = ("trainer.epochs", "strategy.lr")
-"""Settings of a sweep that do not tell its rows apart."""
-
-
-@dataclass(slots=True)
-class Line:
-    """``a`` is claimed to be above ``b``; ``spread`` is of a - b, None for the reason ``why``."""
-
-    what: str
-    a: str
-    b: str
-    spread: Spread | None
-    why: str = ""
-    p: float = 1.0
-
-    @property
-    def verdict(self) -> str:
-        if self.spread is None:
-            return f"not measured ({self.why})"
-        if self.p >= ALPHA:
-            return "not seen"
-        return "seen" if self.spread.mean > 0 else "contrary"
-
-
-@dataclass(slots=True)
-class Claim:
-    """A sentence, its source, and the lines that it was looked for in; ``more`` are lines of Markdown."""
-
-    text: str
-    source: str
-    lines: list[Line]
-    notes: list[str]
-    more: Sequence[str] = ()
-
-
-class Results:
-    """The rows of all sweeps, and their samples."""
-
-    def __init__(self, folder: Path) -> None:
-        self.rows: list[Row] = []
-        self._samples: dict[int, Samples] = {}
-        for name in SWEEPS:
-            found = read(folder / name)
-            samples = Samples(found.configs)
-            for row in by_variant(found.records):
-                self.rows.append(row)
-                self._samples[id(row)] = samples
-
-    def row(self, task: str, encoder: str, strategy: str, **variant: str) -> Row | None:
-        """The row with just this variant; ``layers``, ``train_size`` and ``relative_lr`` are texts."""
-        for row in self.rows:
-            record = row.records[0]
-            if (row.task, record.encoder, record.strategy) != (task, encoder, strategy):
-                continue
-            told = {k: v for k, v in record.variant.items() if k not in ALIKE}
-            known = {k.rpartition(".")[2]: str(v).replace(" ", "") for k, v in told.items()}
-            if known == variant:
-                return row
-        return None
-
-    def sample(self, row: Row | None, tag: str | None = None) -> Sample | str:
-        """The row on all examples, or on those with ``tag``."""
-        if row is None:
-            return "no such cell"
-        if row.skipped and not row.complete:
-            return f"skipped: {row.records[0].reason}"
-        samples = self._samples[id(row)]
-        if tag is None:
-            return samples.of(row)
-        stored = [samples.stored(r, tags=True) for r in row.complete]
-        if bad := [s for s in stored if isinstance(s, str)]:
-            return bad[0]
-        kept = [s for s in stored if not isinstance(s, str)]
-        chosen = np.array([tag in t for t in kept[0].tags])
-        return samples.resample(row.complete, kept, metric=row.metric, chosen=chosen)
-
-    def line(self, what: str, a: Row | None, b: Row | None, *, tag: str | None = None) -> Line:
-        one, other = self.sample(a, tag), self.sample(b, tag)
-        found = difference(one, other, pair_seeds=True)
-        above, below = _score(a, one), _score(b, other)
-        if isinstance(found, str):
-            return Line(what, above, below, None, found)
-        return Line(what, above, below, found[0], p=found[0].p_value())
-
-
-def _score(row: Row | None, sample: Sample | str) -> str:
-    name = row.name if row else "?"
-    return name if isinstance(sample, str) else f"{name} {sample.scores.mean():.3f}"
 
 
 def best_pretrained(results: Results, task: str, encoder: str) -> Row | None:
@@ -246,11 +156,11 @@ def growth(results: Results) -> Claim:
     lines = []
     for task, encoder, i, strategy in _tables():
         most, least = (
-            _less(results.sample(rows[i]), results.sample(rows[2]))
+            less(results.sample(rows[i]), results.sample(rows[2]))
             for rows in (_moving(results, task, encoder, size) for size in (SIZES[-1], SIZES[0]))
         )
         what = f"{task}, {encoder}, {strategy}"
-        lines.append(_difference(what, (most, f"of {SIZES[-1]}"), (least, f"of {SIZES[0]}")))
+        lines.append(gain_over(what, (most, f"of {SIZES[-1]}"), (least, f"of {SIZES[0]}")))
     return Claim(
         "The more labels, the more a table that may move gains on the same table held",
         "Kim 2014, table 2, on tables that move; that it depends on the labels is the harness's own question",
@@ -270,10 +180,10 @@ def left_behind(results: Results) -> Claim:
         what, tags = f"{task}, {encoder}, {strategy}", WORDS_OF_TRAIN[task]
         by_size = {size: _moving(results, task, encoder, size) for size in SIZES}
         rows = by_size[SIZES[-1]]
-        has, lacks = (_less(results.sample(rows[i], tag), results.sample(rows[2], tag)) for tag in tags)
-        lines.append(_difference(what, (has, f"on `{tags[0]}`"), (lacks, f"on `{tags[1]}`")))
+        has, lacks = (less(results.sample(rows[i], tag), results.sample(rows[2], tag)) for tag in tags)
+        lines.append(gain_over(what, (has, f"on `{tags[0]}`"), (lacks, f"on `{tags[1]}`")))
         for tag in (None, *tags):
-            told = [_effect(results.line("", r[i], r[2], tag=tag)) for r in by_size.values()]
+            told = [effect(results.line("", r[i], r[2], tag=tag)) for r in by_size.values()]
             more.append(f"| {what} | {f'`{tag}`' if tag else 'all'} | {' | '.join(told)} |")
     return Claim(
         "A table that moves gains on words that train has, and leaves behind those it lacks",
@@ -299,38 +209,6 @@ def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[Row |
         for rate in (SLOW, HELD)
     ]
     return results.row(task, encoder, "embedding_init", train_size=size), *slow
-
-
-def _difference(what: str, above: tuple[Sample | str, str], below: tuple[Sample | str, str]) -> Line:
-    """Of two gains over the same seeds; of other examples where these are of two slices, so that their
-    resamples are independent."""
-    one, other = above[0], below[0]
-    for sample in (one, other):
-        if isinstance(sample, str):
-            return Line(what, above[1], below[1], None, sample)
-    assert isinstance(one, Sample)
-    assert isinstance(other, Sample)
-    told = [f"{gain.scores.mean():+.3f} {name}" for gain, name in ((one, above[1]), (other, below[1]))]
-    if one.seeds != other.seeds:
-        return Line(what, told[0], told[1], None, "other seeds")
-    spread = of_difference((one.scores, one.replicates), (other.scores, other.replicates), pair_seeds=True)
-    return Line(what, told[0], told[1], spread, p=spread.p_value())
-
-
-def _less(a: Sample | str, b: Sample | str) -> Sample | str:
-    """The difference of two samples, seed by seed, as a sample."""
-    if isinstance(a, str) or isinstance(b, str):
-        return a if isinstance(a, str) else b
-    if (a.seeds, a.digest) != (b.seeds, b.digest):
-        return "other seeds or examples"
-    return replace(a, scores=a.scores - b.scores, replicates=a.replicates - b.replicates)
-
-
-def _effect(line: Line) -> str:
-    if line.spread is None:
-        return line.why
-    low, high = line.spread.interval()
-    return f"{line.spread.mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
 CLAIMS: tuple[Callable[[Results], Claim], ...] = (
@@ -399,7 +277,7 @@ def main(argv: Sequence[str]) -> int:
     begin = time.monotonic()
     run(folder)
     spent = (time.monotonic() - begin) / 60
-    results = Results(folder)
+    results = Results(folder, SWEEPS)
     print(markdown(adjusted(claim(results)) for claim in CLAIMS))
     print(f"{sum(len(r.complete) for r in results.rows)} cells, {spent:.0f} minutes.")
     return 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from benchmarks import claims
+from benchmarks import claim_lines, claims
 from harness.leaderboard.bootstrap import Spread
 from harness.leaderboard.statistics import Sample
 from harness.record import Record, write_record
@@ -43,7 +43,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> claims.Results:
             record = Record("complete", task, encoder, strategy, f"c{k}", 0, variant=cell.variant)
             record.metric, record.dev, record.test = "accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}
             write_record(root / name / task / encoder / strategy / f"c{k}" / "seed-0", record)
-    return claims.Results(root)
+    return claims.Results(root, claims.SWEEPS)
 
 
 @pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda c: c.__name__)
@@ -80,13 +80,13 @@ def test_a_gain_is_the_difference_seed_by_seed() -> None:
         given = np.array(scores)
         return Sample(given, np.stack([given, given + 0.1], axis=1), 10, "d", seeds, (0.0, 1.0))
 
-    gain = claims._less(sample([0.5, 0.7]), sample([0.4, 0.5]))
+    gain = claim_lines.less(sample([0.5, 0.7]), sample([0.4, 0.5]))
     assert isinstance(gain, Sample)
     assert gain.scores == pytest.approx([0.1, 0.2])
     assert gain.replicates == pytest.approx(np.array([[0.1, 0.1], [0.2, 0.2]]))
-    assert claims._less(sample([0.5, 0.7]), sample([0.4, 0.5], (0, 2))) == "other seeds or examples"
-    assert claims._less("no such cell", gain) == "no such cell"
-    line = claims._difference("more labels", (gain, "of 1000"), (sample([0.0, 0.1]), "of 100"))
+    assert claim_lines.less(sample([0.5, 0.7]), sample([0.4, 0.5], (0, 2))) == "other seeds or examples"
+    assert claim_lines.less("no such cell", gain) == "no such cell"
+    line = claim_lines.gain_over("more labels", (gain, "of 1000"), (sample([0.0, 0.1]), "of 100"))
     assert (line.a, line.b) == ("+0.150 of 1000", "+0.050 of 100")
     assert line.spread is not None
     assert line.spread.mean == pytest.approx(0.1)

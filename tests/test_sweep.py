@@ -137,15 +137,21 @@ def test_a_record_that_cannot_be_read_costs_its_cell_alone(
     assert harness("status", "results") == 0
 
 
-def test_rerun_runs_a_cell_from_what_is_stored(
-    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def with_one_stored(harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder with one complete cell, whose configuration is stored."""
     monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
     assert harness("optimizer.lr=1") == 0
     results = tmp_path / "results"
     config = {"optimizer": {"lr": 1}, "encoder": {"path": "ok"}, "seed": 0, "results_dir": "elsewhere"}
     keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
     write_config(results / "t" / "e" / "s" / "1" / "seed-0", {**config, **dict.fromkeys(keys)})
+    return results
+
+
+def test_rerun_runs_a_cell_from_what_is_stored(
+    harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = with_one_stored(harness, tmp_path, monkeypatch)
     assert harness("rerun", "1") == 0
     assert ran(results) == ["1 0", "1 0"]
     assert len(list(results.glob(".archive/*/t/e/s/1/seed-0/record.json"))) == 1
@@ -272,12 +278,7 @@ def test_a_link_to_nowhere_is_no_results_folder(
 def test_rerun_looks_first_whether_there_is_room_for_a_result(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
-    assert harness("optimizer.lr=1") == 0
-    results = tmp_path / "results"
-    config = {"optimizer": {"lr": 1}, "encoder": {"path": "ok"}, "seed": 0, "results_dir": "elsewhere"}
-    keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
-    write_config(results / "t" / "e" / "s" / "1" / "seed-0", {**config, **dict.fromkeys(keys)})
+    results = with_one_stored(harness, tmp_path, monkeypatch)
     with monkeypatch.context() as only:
         only.setattr(os, "access", lambda *_: False)
         assert harness("rerun", "1") == 2
