@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -219,9 +218,9 @@ class ClusterPool:
         with handled(self._interrupted):
             yield
 
-    def _interrupted(self, number: int, frame: Any) -> None:
+    def _interrupted(self, times: int) -> None:
         self.stopping = True
-        self.interrupts += 1 if number == signal.SIGINT else 2
+        self.interrupts += times
         if self.interrupts == 1:
             self.display.note("stopping after the running cells; Ctrl-C again stops them now")
 

@@ -62,13 +62,17 @@ def memory_of(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+def handled(handler: Callable[[int], None]) -> Iterator[None]:
     """``handler`` takes Ctrl-C, SIGTERM and the terminal's end in the block, where this is the main thread;
-    under nohup that end means nothing."""
+    under nohup that end means nothing. It is told how many times Ctrl-C that is: the others are worth two."""
+
+    def count(number: int, frame: Any) -> None:
+        handler(1 if number == signal.SIGINT else 2)
+
     taken = [signal.SIGINT, signal.SIGTERM]
     taken += [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
     try:
-        old = {s: signal.signal(s, handler) for s in taken}
+        old = {s: signal.signal(s, count) for s in taken}
     except ValueError:  # elsewhere signals are someone else's
         old = {}
     try:

@@ -101,11 +101,10 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def last_words(driver: object) -> int:
+def last_words(driver: sweep.Driver) -> int:
     """Print what came of all cells; the exit code."""
-    from harness import progress, sweep
+    from harness import progress
 
-    assert isinstance(driver, sweep.Driver)
     if driver.wanted:
         not_run = len(driver.wanted - set(driver.records))
         records = [driver.records[k] for k in sorted(driver.records)]

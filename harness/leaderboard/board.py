@@ -114,6 +114,8 @@ def read(folder: Path, *, tasks: Sequence[str] = ()) -> Found:
 def _once(filed: Sequence[tuple[Record, Path]]) -> tuple[list[tuple[Record, Path]], list[str]]:
     """Each cell and seed once, and what was left out: a copied folder is no second draw of a seed. The one
     that lies where its record says counts."""
+    if len({_draw(record) for record, _ in filed}) == len(filed):
+        return list(filed), []
     known: dict[tuple[str | int, ...], tuple[Record, Path]] = {}
     for record, place in sorted(filed, key=lambda one: not _in_place(*one)):
         known.setdefault(_draw(record), (record, place))

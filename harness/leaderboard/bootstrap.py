@@ -33,7 +33,7 @@ of one row alone differ, that is all that is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -176,7 +176,7 @@ def of_difference(
     kappa = 1 - KAPPA_PAIRED / len(a[0]) if pair_seeds else KAPPA_UNPAIRED
     together = a[1].mean(axis=0) - b[1].mean(axis=0)
     parts = [_parts(a[0] - b[0], a[1] - b[1])] if pair_seeds else [_parts(*a), _parts(*b)]
-    return replace(_spread(mean, together, parts, kappa=kappa, n=min(len(a[0]), len(b[0]))), size=size)
+    return _spread(mean, together, parts, kappa=kappa, n=min(len(a[0]), len(b[0])), size=size)
 
 
 def _parts(scores: np.ndarray, replicates: np.ndarray) -> tuple[int, float, float]:
@@ -190,7 +190,13 @@ def _parts(scores: np.ndarray, replicates: np.ndarray) -> tuple[int, float, floa
 
 
 def _spread(
-    mean: float, together: np.ndarray, parts: Sequence[tuple[int, float, float]], *, kappa: float, n: int
+    mean: float,
+    together: np.ndarray,
+    parts: Sequence[tuple[int, float, float]],
+    *,
+    kappa: float,
+    n: int,
+    size: int = 0,
 ) -> Spread:
     examples = float(together.var(ddof=1))
     added = max(0.0, sum(seeds - kappa * interaction for _, seeds, interaction in parts))
@@ -199,7 +205,7 @@ def _spread(
     if added > 0:
         df = _welch(parts) * max(1.0, examples / added)
     both = all(m > 1 for m, _, _ in parts)
-    return Spread(mean, total, added, float(df), n, both)
+    return Spread(mean, total, added, float(df), n, both, size)
 
 
 def _welch(parts: Sequence[tuple[int, float, float]]) -> float:

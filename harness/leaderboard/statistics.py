@@ -212,7 +212,8 @@ def compare(
             continue
         spread, examples, seeds = d
         known = samples.of(a)
-        low, high = known.difference_limits(spread) if isinstance(known, Sample) else spread.interval()
+        assert isinstance(known, Sample)  # else there were no difference
+        low, high = known.difference_limits(spread)
         out.append(
             Comparison(a, b, spread.mean, low, high, spread.p_value(), next(adjusted), examples, seeds)
         )

@@ -48,16 +48,18 @@ Splits = dict[str, list[T]]
 
 def _splits(task: str, maker: Callable[[str], Callable[[], T]], key: Callable[[T], str]) -> Splits[T]:
     """Examples by split, all different by ``key``."""
-    out: Splits[T] = {}
-    seen: dict[str, None] = {}
-    for split in SPLITS:
-        make, found = maker(split), list[T]()
-        while len(found) < SIZES[task][split]:
-            example = make()
-            if key(example) not in seen:
-                seen[key(example)] = None
-                found.append(example)
-        out[split] = found
+    seen: set[str] = set()
+    return {split: _fresh(SIZES[task][split], maker(split), key, seen) for split in SPLITS}
+
+
+def _fresh(n: int, make: Callable[[], T], key: Callable[[T], str], seen: set[str]) -> list[T]:
+    """``n`` examples whose keys are not in ``seen``, where they then are."""
+    out: list[T] = []
+    while len(out) < n:
+        example = make()
+        if key(example) not in seen:
+            seen.add(key(example))
+            out.append(example)
     return out
 
 
@@ -80,17 +82,22 @@ def topic_examples() -> Splits[Labelled]:
 def _first_senses() -> Splits[Pair]:
     """mini_sense before the corpus. A pair that was there is made again, so that every word keeps its number
     of pairs."""
-    out: Splits[Pair] = {}
-    seen: dict[tuple[str, ...], None] = {}
-    for split in SPLITS:
-        pairs, found = SensePairs(split), list[Pair]()
-        while len(found) < SIZES["sense"][split]:
-            pair = pairs.make(len(found))
-            key = tuple(sorted(pair.texts))
-            if key not in seen and key[0] != key[1]:
-                seen[key] = None
-                found.append(pair)
-        out[split] = found
+    seen: set[tuple[str, ...]] = set()
+    return {split: _pairs(split, range(SIZES["sense"][split]), seen) for split in SPLITS}
+
+
+def _pairs(
+    split: str, numbers: range, seen: set[tuple[str, ...]], *, without: frozenset[str] = frozenset()
+) -> list[Pair]:
+    """The pairs of these numbers, each made until it is new and has no sentence of ``without``."""
+    pairs, out = SensePairs(split), list[Pair]()
+    while len(out) < len(numbers):
+        pair = pairs.make(numbers[len(out)])
+        key = tuple(sorted(pair.texts))
+        told = {sentence for text in pair.texts for sentence in sentences(text)}
+        if key not in seen and key[0] != key[1] and not told & without:
+            seen.add(key)
+            out.append(pair)
     return out
 
 
@@ -121,13 +128,7 @@ def _unknown(example: Tagged, known: set[str]) -> str:
 
 def _more(task: str, make: Callable[[], T], key: Callable[[T], str], splits: Splits[T]) -> list[T]:
     """Further examples to learn from, none of them in a split."""
-    seen, out = {key(e) for part in splits.values() for e in part}, list[T]()
-    while len(out) < MORE[task]["train"]:
-        example = make()
-        if key(example) not in seen:
-            seen.add(key(example))
-            out.append(example)
-    return out
+    return _fresh(MORE[task]["train"], make, key, {key(e) for part in splits.values() for e in part})
 
 
 @cache
@@ -145,23 +146,11 @@ def more_names() -> list[Tagged]:
 @cache
 def sense_examples() -> Splits[Pair]:
     """mini_sense. The later pairs of test are numbered on and made again where the corpus has a sentence."""
-    out = _first_senses()
-    return {**out, "test": out["test"] + _more_senses()}
-
-
-def _more_senses() -> list[Pair]:
-    pairs, out = SensePairs("test_more"), list[Pair]()
-    first = SIZES["sense"]["test"]
-    known = {tuple(sorted(e.texts)) for part in _first_senses().values() for e in part}
+    out, first = _first_senses(), SIZES["sense"]["test"]
+    seen = {tuple(sorted(e.texts)) for part in out.values() for e in part}
     corpus = frozenset(corpus_text().split("\n"))
-    while len(out) < MORE["sense"]["test"]:
-        pair = pairs.make(first + len(out))
-        key = tuple(sorted(pair.texts))
-        told = {sentence for text in pair.texts for sentence in sentences(text)}
-        if key not in known and key[0] != key[1] and not told & corpus:
-            known.add(key)
-            out.append(pair)
-    return out
+    more = _pairs("test_more", range(first, first + MORE["sense"]["test"]), seen, without=corpus)
+    return {**out, "test": out["test"] + more}
 
 
 @cache
