@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:
 	@echo "make demo       five bundled encoders x five strategies x three made-up tasks, then the leaderboard"
-	@echo "make test       lint, types and tests (ARGS='tests/test_leaderboard.py -k md' runs a part of the tests)"
+	@echo "make test       lint, types and tests (ARGS='tests/leaderboard/test_leaderboard.py -k md' runs a part of the tests)"
 	@echo "make test-long  the tests marked long: kills, soaks, claims"
 	@echo "make zoo        pretrain the bundled encoders anew (about 20 minutes on 2 cores)"
 	@echo "make claims     what the literature says, looked for in the mini world: 5 seeds, about 30 minutes on 2 cores"
@@ -40,7 +40,7 @@ demo: $(STAMP)
 	  echo "Records, predictions and logs: results/mini. Again: harness leaderboard results/mini" && exit $$code
 
 zoo: $(STAMP)
-	$(PY) -m tasks.mini.zoo $(ARGS)
+	$(PY) -m harness_tasks.mini.zoo $(ARGS)
 
 claims: $(STAMP)
 	$(PY) -m benchmarks.claims $(ARGS)

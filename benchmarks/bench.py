@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.record import Record
+from harness.records.record import Record
 
 RECORDS = 10_000
 REPEATS = 3

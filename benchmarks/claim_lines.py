@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.leaderboard.board import read
-from harness.leaderboard.bootstrap import Spread, of_difference
-from harness.leaderboard.rows import Row, by_variant
-from harness.leaderboard.statistics import ALPHA, Sample, Samples, difference
+from harness.leaderboard.stats.bootstrap import Spread, of_difference
+from harness.leaderboard.stats.comparisons import ALPHA, Sample, Samples, difference
+from harness.leaderboard.table.board import read
+from harness.leaderboard.table.rows import Row, by_variant
 
 ALIKE = ("trainer.epochs", "strategy.lr")
 """Settings of a sweep that do not tell its rows apart."""

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.claim_lines import Claim, Line, Results, effect, gain_over, less
-from harness.leaderboard.bootstrap import holm
-from harness.leaderboard.rows import Row
+from harness.leaderboard.stats.bootstrap import holm
+from harness.leaderboard.table.rows import Row
 
 SEEDS = "seed=0,1,2,3,4"
 FAMILIES = ("mini_static", "mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")

@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from harness.leaderboard.board import read
-from harness.leaderboard.bootstrap import holm
-from harness.leaderboard.rows import by_variant
-from harness.leaderboard.statistics import Sample, Samples, difference
+from harness.leaderboard.stats.bootstrap import holm
+from harness.leaderboard.stats.comparisons import Sample, Samples, difference
+from harness.leaderboard.table.board import read
+from harness.leaderboard.table.rows import by_variant
 
 SECONDS = 420
 SEEDS, EXAMPLES = "seed=0,1,2", "task.train_size=2000"

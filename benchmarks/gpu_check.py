@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.predictions import read_predictions
-from harness.record import Record, iter_records
+from harness.records.predictions import read_predictions
+from harness.records.record import Record, iter_records
 
 GRID = [
     "task=mini_topic,mini_ner,mini_qa",

@@ -19,20 +19,19 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+from harness_tasks.mini.world import generate
+from harness_tasks.mini.world.classify import Labelled, Pair
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.grammar import Grammar
+from harness_tasks.mini.world.lexicon import GENERAL, Relation, lexicon
+from harness_tasks.mini.world.questions import Asked
+from harness_tasks.mini.world.stems import Verb, listed
+from harness_tasks.mini.world.tagged import Tagged
+from harness_tasks.tagging.scoring import score_spans, score_tokens
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax
-
-from tasks.mini.world import generate
-from tasks.mini.world.classify import Labelled, Pair
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.grammar import Grammar
-from tasks.mini.world.lexicon import GENERAL, Relation, lexicon
-from tasks.mini.world.questions import Asked
-from tasks.mini.world.stems import Verb, listed
-from tasks.mini.world.tagged import Tagged
-from tasks.tagging.scoring import score_spans, score_tokens
 
 Floats = NDArray[np.float64]
 Vectors = dict[str, Floats]

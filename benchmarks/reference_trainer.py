@@ -21,7 +21,7 @@ import numpy as np
 
 def examples(train: str, test: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(text, label) of both splits, as the harness's classification task reads them."""
-    from tasks.classification.task import TextClassification
+    from harness_tasks.classification.task import TextClassification
 
     task = TextClassification(name="reference", train=train, test=test, dev="none", label_level="coarse")
     splits = task.splits()

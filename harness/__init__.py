@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.encoders.api import load_encoder as load_encoder
+    from harness.encoders.loading import load_encoder as load_encoder
 
     __version__: str
 
@@ -17,7 +17,7 @@ __all__ = ["load_encoder"]
 
 def __getattr__(name: str) -> Any:
     if name == "load_encoder":
-        from harness.encoders.api import load_encoder
+        from harness.encoders.loading import load_encoder
 
         return load_encoder
     if name == "__version__":

@@ -17,15 +17,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.build import build
+from harness.config.cell_id import identity, slug
+from harness.config.stored import read_config
+from harness.core.fingerprint import data_fingerprint
+from harness.core.instantiate import build
+from harness.core.provenance import git_state, versions
 from harness.data.text import Example
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
-from harness.identity import identity, slug
-from harness.predictions import PREDICTIONS, read_predictions, write_predictions
-from harness.provenance import git_state, versions
-from harness.record import CONFIG, Costs, Record, read_record, write_config, write_record
-from harness.stored import read_config
+from harness.records.predictions import PREDICTIONS, read_predictions, write_predictions
+from harness.records.record import CONFIG, Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction, Splits, Task
 
 STRATEGY = "ensemble"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.data.batch import Batch
-    from harness.data.counts import Counts
-    from harness.data.units import Encoded, UnitRow
+    from harness.data.statistics import Counts
+    from harness.data.tokens import Encoded, UnitRow
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class HeadInput:
 
     Attributes:
         hidden: H of the states it will see.
-        pooling: how a row becomes a vector (see :func:`harness.data.units.pool`).
+        pooling: how a row becomes a vector (see :func:`harness.data.tokens.pool`).
         pooled: True when :attr:`Encoded.pooled` of width H will be there (a pretrained pooler).
         pairs: ``joint``, ``separate`` or, for single texts, ``single``.
         dropout: before the output layer.
@@ -163,7 +163,7 @@ class Counted(Protocol):
     """A task whose scores can be recomputed from counts of its examples, as intervals and paired tests need.
 
     Attributes:
-        aggregate: dotted path of a :class:`harness.data.counts.Aggregate` in a module without torch. Of the
+        aggregate: dotted path of a :class:`harness.data.statistics.Aggregate` in a module without torch. Of the
             counts of all examples it gives the primary metric as :meth:`Task.score` does.
     """
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cells import make_cell
-from tiny_awd_lstm import awd_lstm_folder
-from tiny_elmo import elmo_folder
-from tiny_fasttext import fasttext_file
 
-from harness.assemble import Assembly, assemble
-from harness.cell import fit, make_trainer, predict, restore, run_cell
-from harness.data.loading import collate, make_items, split_units
-from harness.data.sequences import Sequences
 from harness.data.text import Example, Text
-from harness.data.units import Units, owned_word_states
+from harness.data.tokens import Units, owned_word_states
 from harness.encoders.base import Encoder, Windowing
-from harness.optim import Rates, check_partition, parameter_groups
-from harness.predictions import read_predictions
-from harness.strategies.base import Strategy
+from harness.records.predictions import read_predictions
+from harness.strategies.strategy import Strategy
+from harness.training.assemble import Assembly, assemble
+from harness.training.dataloader import collate, make_items, split_units
+from harness.training.optim import Rates, check_partition, parameter_groups
+from harness.training.run import fit, make_trainer, predict, restore, run_cell
+from harness.training.sequences import Sequences
+from tests.helpers.cells import make_cell
+from tests.helpers.tiny_awd_lstm import awd_lstm_folder
+from tests.helpers.tiny_elmo import elmo_folder
+from tests.helpers.tiny_fasttext import fasttext_file
 
 CONCAT = ["encoder=concat", "encoder@encoder.members.second=mini_bert", "encoder.name=mini_concat"]
 ENCODERS = {
@@ -337,7 +337,7 @@ def test_context_of_many_questions_is_encoded_once(tmp_path: Path) -> None:
 
 
 def _rows(sequences: Sequences) -> list[Any]:
-    from harness.data.units import UnitRow
+    from harness.data.tokens import UnitRow
 
     out = []
     for item in sequences.items:

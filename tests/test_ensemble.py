@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cells import make_cell
+from harness_tasks.classification.averaging import average_classes
+from harness_tasks.span_qa.averaging import average_spans
+from harness_tasks.tagging.averaging import average_labels
 
-from harness.build import build
-from harness.cli import main
-from harness.commands.ensemble import by_seed
-from harness.data.averages import log_mean
+from harness.cli.ensemble import by_seed
+from harness.cli.main import main
+from harness.core.instantiate import build
+from harness.data.averaging import log_mean
 from harness.data.text import Example, Text
 from harness.ensemble import combine
 from harness.errors import HarnessError
-from harness.predictions import read_predictions, write_predictions
-from harness.record import Costs, Record, read_record, write_config, write_record
+from harness.records.predictions import read_predictions, write_predictions
+from harness.records.record import Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction
-from tasks.classification.averaging import average_classes
-from tasks.span_qa.averaging import average_spans
-from tasks.tagging.averaging import average_labels
+from tests.helpers.cells import make_cell
 
 Scores = Callable[[int], list[float]]
 LABELS = ["O", "B-X", "I-X"]
@@ -320,7 +320,7 @@ def test_log_mean_is_safe_for_large_and_infinite_scores() -> None:
 
 @pytest.mark.parametrize("task", ["mini_topic", "mini_ner", "mini_qa"])
 def test_real_cells_of_every_kind(tmp_path: Path, task: str) -> None:
-    from harness.cell import run_cell
+    from harness.training.run import run_cell
 
     quick = ["limit=8", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
     folders, spoken = [], []
@@ -342,6 +342,9 @@ def test_real_cells_of_every_kind(tmp_path: Path, task: str) -> None:
 
 
 def test_every_kind_of_task_can_be_averaged() -> None:
-    for name in ("tasks.classification.task.TextClassification", "tasks.tagging.task.Tagging"):
+    for name in (
+        "harness_tasks.classification.task.TextClassification",
+        "harness_tasks.tagging.task.Tagging",
+    ):
         assert isinstance(build({"_target_": name, "name": "t"}), Averages)
-    assert isinstance(build({"_target_": "tasks.span_qa.task.SpanQA", "name": "t"}), Averages)
+    assert isinstance(build({"_target_": "harness_tasks.span_qa.task.SpanQA", "name": "t"}), Averages)

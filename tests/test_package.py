@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MINI = ROOT / "tasks" / "mini"
+MINI = ROOT / "tasks" / "harness_tasks" / "mini"
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +78,24 @@ def test_the_sdist_holds_the_mini_world(tmp_path: Path) -> None:
     (found,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(found) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    assert bundled() | {"tasks/mini/zoo.py", "conf/encoder/mini_bert.yaml"} <= names
+    assert bundled() | {"tasks/harness_tasks/mini/zoo.py", "conf/encoder/mini_bert.yaml"} <= names
 
 
 def test_the_wheel_holds_configuration_tasks_launcher_and_the_mini_world(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-        mini = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/mini/"))
+        mini = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/harness_tasks/mini/"))
     here = {f"harness/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
     assets = ROOT / "harness" / "leaderboard"
     here |= {str(p.relative_to(ROOT)) for p in [*assets.glob("assets/*"), assets / "papers.json"]}
     assert len([name for name in here if name.startswith("harness/leaderboard/assets/")]) >= 7
     assert here <= names
     assert bundled() <= names
-    assert {"hydra_plugins/harness_local.py", "tasks/classification/task.py", "tasks/__init__.py"} <= names
+    assert {
+        "hydra_plugins/harness_local.py",
+        "tasks/harness_tasks/classification/task.py",
+        "tasks/__init__.py",
+    } <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [
         n for n in names if n.startswith(("harness/plugins/", "tests/", "conf/")) or "__pycache__" in n
@@ -113,10 +117,12 @@ def test_cells_of_the_mini_world_run_from_the_wheel(run, site: Path) -> None:  #
 
 
 def test_the_script_that_makes_the_encoders_is_found_beside_their_folder(site: Path, tmp_path: Path) -> None:
-    """``tasks.mini.zoo`` is the module, also where a folder of that name lies beside it."""
-    code = "from tasks.mini import zoo as z; print(z.__file__, z.CORPUS.is_file(), (z.HERE / 'zoo').is_dir())"
+    """``harness_tasks.mini.zoo`` is the module, also where a folder of that name lies beside it."""
+    code = "from harness_tasks.mini import zoo as z; print(z.__file__, z.CORPUS.is_file(), (z.HERE / 'zoo').is_dir())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(site)},
     )  # fmt: skip
-    assert done.stdout.split() == [str(site / "tasks" / "mini" / "zoo.py"), "True", "True"], done.stderr
+    assert done.stdout.split() == [str(site / "harness_tasks" / "mini" / "zoo.py"), "True", "True"], (
+        done.stderr
+    )

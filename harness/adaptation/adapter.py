@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.adaptation.job import Job, Texts, Told, need_texts
-from harness.adaptation.options import OWN_SEED, Adapt, Place, family, files_of, filled, members
-from harness.build import META, locate
+from harness.config.cell_id import ADAPT_VERSION, identity
+from harness.config.resolve import Cell, verify
+from harness.core.cache import Store
+from harness.core.events import Progress
+from harness.core.fingerprint import data_fingerprint, files_fingerprint
+from harness.core.instantiate import META, locate
 from harness.errors import HarnessError
-from harness.events import Progress
-from harness.features.store import Store
-from harness.fingerprint import data_fingerprint, files_fingerprint
-from harness.identity import ADAPT_VERSION, identity
-from harness.resolve import Cell, verify
+from harness.strategies.adapt import OWN_SEED, Adapt, Place, family, files_of, filled, members
 from harness.task import Splits
 
 TOLD = "adapted.json"
@@ -70,10 +70,10 @@ class Member:
 
 
 class Adapter:
-    """What :func:`harness.assemble.assemble` asks for an encoder when the strategy adapts.
+    """What :func:`harness.training.assemble.assemble` asks for an encoder when the strategy adapts.
 
     Args:
-        cell: see :class:`harness.resolve.Cell`; its strategy has ``adapt``.
+        cell: see :class:`harness.config.resolve.Cell`; its strategy has ``adapt``.
         adapt: the strategy's field.
         splits: only the texts of train and dev are looked at, and of dev only to measure.
         trainer: ``accelerator``, ``precision``, ``devices`` of Lightning, and the ``device`` they mean.

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 
 from harness.adaptation.job import Job, Told
-from harness.adaptation.training import Continued, continue_training, usual_recipe
+from harness.adaptation.trainer import Continued, continue_training, usual_recipe
 from harness.data.text import Text
-from harness.encoders.awd_lstm_checkpoint import write_model
-from harness.encoders.awd_lstm_model import AwdLstmLM, Dropouts
-from harness.encoders.fastai_rules import BOS, MAJ, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
-from harness.pretraining.awd_lstm import WordLM
+from harness.encoders.awd_lstm.checkpoint import write_model
+from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
+from harness.encoders.awd_lstm.model import AwdLstmLM, Dropouts
 from harness.pretraining.base import HeldOut
-from harness.pretraining.pieces import beginnings
+from harness.pretraining.objectives.word_lm import WordLM
+from harness.pretraining.text.packing import beginnings
 
 FALL = 2.6
 LEAST = 2
@@ -103,7 +103,7 @@ class WordTexts(WordLM, Continued):
         return [([*model.core.table.parameters(), model.bias], 1.0), *layers]
 
     def save(self, model: AwdLstmLM, folder: Path) -> None:
-        """As :func:`harness.encoders.awd_lstm_checkpoint.write_model`, without the row that new words shared:
+        """As :func:`harness.encoders.awd_lstm.checkpoint.write_model`, without the row that new words shared:
         those that are still new shall be new to the cell as well."""
         weights, words = dict(model.weights()), list(self.words)
         if self.encoder.vocabulary.task:

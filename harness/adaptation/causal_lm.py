@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from harness.adaptation.job import Job, Told
-from harness.adaptation.training import continue_training
+from harness.adaptation.trainer import continue_training
 from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
 from harness.pretraining.base import Batch, HeldOut
-from harness.pretraining.pieces import padded
+from harness.pretraining.text.packing import padded
 
 __all__ = ["CausalTexts", "adapt", "placed"]
 

@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from harness.adaptation.job import Job, Told
-from harness.adaptation.training import Continued, continue_training, usual_recipe
-from harness.encoders.elmo_files import WEIGHTS, files
+from harness.adaptation.trainer import Continued, continue_training, usual_recipe
+from harness.encoders.elmo.files import WEIGHTS, files
 from harness.errors import HarnessError
 from harness.pretraining.base import HeldOut
-from harness.pretraining.bilm import MARKERS, UNKNOWN, BiLM
-from harness.pretraining.corpus import Corpus
-from harness.pretraining.elmo import FULL_MOST, LONGEST, BiLMObjective, Line
+from harness.pretraining.objectives.bilm import FULL_MOST, LONGEST, BiLMObjective, Line
+from harness.pretraining.objectives.bilm_model import MARKERS, UNKNOWN, BiLM
+from harness.pretraining.text.corpus import Corpus
 
 SOFTMAX, VOCABULARY = "softmax.safetensors", "vocabulary.txt"
 ADAPTIVE = "adaptive.head.weight"

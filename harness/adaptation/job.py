@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.adaptation.options import Adapt
+from harness.core.fingerprint import data_fingerprint
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
+from harness.strategies.adapt import Adapt
 
 DEV_MOST = 1000
 """Texts of dev that the loss is measured on, the first ones."""
@@ -83,7 +83,7 @@ class Job:
 
     def load(self) -> Any:
         """The encoder before it is adapted, in training mode."""
-        from harness.build import build
+        from harness.core.instantiate import build
 
         return build(self.encoder, random_init=self.random_init, cache_dir=self.cache_dir)
 

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from harness.adaptation.job import Job, Told
-from harness.adaptation.training import continue_training
+from harness.adaptation.trainer import continue_training
 from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut
-from harness.pretraining.bert import CHOSEN, MASKED, RANDOM, ROUNDS
-from harness.pretraining.pieces import padded
+from harness.pretraining.objectives.masked_lm import CHOSEN, MASKED, RANDOM, ROUNDS
+from harness.pretraining.text.packing import padded
 
 __all__ = ["MaskedTexts", "adapt", "placed"]
 MASKS = ("[MASK]", "<mask>")

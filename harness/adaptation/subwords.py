@@ -1,7 +1,7 @@
 """fastText models: skip-gram over n-grams goes on (Bojanowski et al. 2017), trained by gensim.
 
 Words and n-grams are trained together, so that composed vectors move, too. Word vectors as text (``.vec``)
-have no n-grams and are continued as :mod:`harness.adaptation.vectors` does.
+have no n-grams and are continued as :mod:`harness.adaptation.word_vectors` does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.adaptation import vectors
+from harness.adaptation import word_vectors
 from harness.adaptation.job import Job, Told
-from harness.adaptation.vectors import LEAST, go_on
+from harness.adaptation.word_vectors import LEAST, go_on
 from harness.encoders.download import the_file
-from harness.encoders.fasttext import ZEROS
-from harness.encoders.fasttext_files import is_model
-from harness.encoders.vector_files import open_bytes
+from harness.encoders.fasttext.encoder import ZEROS
+from harness.encoders.fasttext.files import is_model
+from harness.encoders.static.vector_files import open_bytes
 from harness.errors import HarnessError
-from harness.pretraining.fasttext import MODEL
-from harness.pretraining.word2vec import gensim_model, quiet
+from harness.pretraining.word_vectors.fasttext import MODEL
+from harness.pretraining.word_vectors.word2vec import gensim_model, quiet
 
 
 def adapt(job: Job) -> Told:
@@ -34,7 +34,7 @@ def adapt(job: Job) -> Told:
     """
     source, member = the_file(job.encoder, job.cache_dir), job.encoder.get("member")
     if not is_model(source, member=member):
-        return vectors.adapt(job)
+        return word_vectors.adapt(job)
     model = _read(source, member)
     if job.random_init:
         _draw(model, seed=job.seed)
@@ -92,4 +92,4 @@ def placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if (folder / MODEL).is_file():
         return {**config, "path": str(folder / MODEL), "url": None, "member": None}
     unknown = "auto" if config.get("unknown", ZEROS) == ZEROS else config["unknown"]
-    return vectors.placed({**config, "unknown": unknown}, folder)
+    return word_vectors.placed({**config, "unknown": unknown}, folder)

@@ -21,7 +21,7 @@ from torch import nn
 
 from harness.adaptation.job import Job, Told
 from harness.pretraining.base import Budget, HeldOut, Objective, Recipe, Run
-from harness.pretraining.corpus import Corpus
+from harness.pretraining.text.corpus import Corpus
 from harness.pretraining.trainer import PretrainModule, Stream, fit, step_seed
 
 FRESH_EPOCHS = 3

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.adaptation.job import Job
-from harness.adaptation.training import Continued, usual_recipe
+from harness.adaptation.trainer import Continued, usual_recipe
 from harness.data.text import Text
-from harness.encoders.hub import CONFIG, checkpoint_files, local_folder
+from harness.encoders.transformer.hub import CONFIG, checkpoint_files, local_folder
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, Loss
-from harness.pretraining.pieces import Pieces, batched, tokenise
+from harness.pretraining.text.packing import Pieces, batched, tokenise
 
 LONGEST = 512
 """Most units of a row, for encoders that take more."""

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from harness.adaptation.job import Job, Told
+from harness.core.fingerprint import data_fingerprint
 from harness.encoders.download import the_file
-from harness.encoders.static import StaticEncoder
-from harness.encoders.vector_chunks import Chunk
-from harness.encoders.vectors import VectorTable, open_vectors, write_table
+from harness.encoders.static.encoder import StaticEncoder
+from harness.encoders.static.vector_chunks import Chunk
+from harness.encoders.static.vectors import VectorTable, open_vectors, write_table
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
-from harness.pretraining.word2vec import BLOCK, Settings, gensim_model, quiet
+from harness.pretraining.word_vectors.word2vec import BLOCK, Settings, gensim_model, quiet
 
 LEAST = 2
 """Occurrences from which on a new word has a row."""
@@ -36,7 +36,7 @@ Sentence = list[str]
 
 
 def adapt(job: Job) -> Told:
-    """Continue the vectors of a file; the folder gets a table as :mod:`harness.encoders.vectors` keeps it."""
+    """Continue the vectors of a file; the folder gets a table as :mod:`harness.encoders.static.vectors` keeps it."""
     source = the_file(job.encoder, job.cache_dir)
     table = open_vectors(
         source, cache_dir=job.cache_dir, member=job.encoder.get("member"), dim=job.encoder.get("dim")
@@ -156,7 +156,7 @@ def load(
     unknown: str = "auto",
 ) -> StaticEncoder:  # fmt: skip
     """The encoder over a table that :func:`adapt` wrote; ``path`` is its folder, the rest as for
-    :func:`harness.encoders.static.load`."""
+    :func:`harness.encoders.static.encoder.load`."""
     return StaticEncoder(
         VectorTable(Path(path)),
         name=name,

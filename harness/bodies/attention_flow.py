@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from harness.bodies.base import Body
 from harness.bodies.rnn import MaskedLSTM
-from harness.data.units import Encoded, Units
+from harness.data.tokens import Encoded, Units
 from harness.errors import HarnessError
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import nn
 
-from harness.data.units import Encoded, Units
+from harness.data.tokens import Encoded, Units
 
 
 class Body(nn.Module):

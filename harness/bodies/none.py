@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.bodies.base import Body
-from harness.data.units import Encoded, Units
+from harness.data.tokens import Encoded, Units
 
 
 class NoBody(Body):

@@ -1,1 +1,1 @@
-"""The subcommands, one module each with ``main(argv) -> exit code``; loaded when called."""
+"""The command line."""

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.cells import ARCHIVE, find, title
+from harness.cli.find_cells import ARCHIVE, find, title
 from harness.errors import HarnessError
-from harness.progress import score_text
+from harness.sweeps.progress import score_text
 
 
 def main(argv: list[str]) -> int:

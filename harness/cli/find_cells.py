@@ -8,8 +8,8 @@ import glob
 from pathlib import Path
 
 from harness.errors import HarnessError
-from harness.lease import holder
-from harness.outcome import ARCHIVE
+from harness.records.lease import holder
+from harness.records.lifecycle import ARCHIVE
 
 _LISTED = 10
 

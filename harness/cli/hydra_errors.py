@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cli import COMMANDS
+from harness.cli.main import COMMANDS
+from harness.config.overrides import split_values
+from harness.core.paths import conf_dir
 from harness.errors import did_you_mean
-from harness.overrides import split_values
-from harness.paths import conf_dir
 
 _GROUP = re.compile(r"Could not find '(?P<group>.+)/(?P<option>[^/']+)'")
 _OVERRIDE = re.compile(
@@ -116,7 +116,7 @@ def valid_keys(argv: list[str]) -> list[str]:
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
-    from harness.resolvers import register
+    from harness.core.resolvers import register
 
     extra = ",".join(f"file://{d}" for d in _config_dirs(argv))
     search = [f"hydra.searchpath=[{extra}]"] if extra else []

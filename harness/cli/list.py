@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from harness.core.paths import conf_dir
 from harness.errors import HarnessError, did_you_mean
-from harness.paths import conf_dir
 
 GROUPS = {
     "encoders": "encoder",

@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from harness.errors import HarnessError, did_you_mean
 
 COMMANDS = {
-    "run": ("harness.commands.run", "run one cell, or with -m a sweep (the same without the word run)"),
-    "list": ("harness.commands.list", "encoders, strategies, tasks, bodies, experiments that can be named"),
+    "run": ("harness.cli.run", "run one cell, or with -m a sweep (the same without the word run)"),
+    "list": ("harness.cli.list", "encoders, strategies, tasks, bodies, experiments that can be named"),
     "status": (
-        "harness.commands.status",
+        "harness.cli.status",
         "what a results folder holds, what is running, what failed and why",
     ),
     "leaderboard": (
         "harness.leaderboard.command",
         "means, intervals and tests of differences from a results folder; as text, LaTeX or HTML",
     ),
-    "pretrain": ("harness.commands.pretrain", "make an encoder of a family from a plain text corpus"),
-    "ensemble": ("harness.commands.ensemble", "average the predictions of two or more cells of a task"),
-    "show": ("harness.commands.show", "one cell's record, readable"),
-    "rerun": ("harness.commands.rerun", "run cells again from their stored configuration"),
-    "rm": ("harness.commands.rm", "archive cells, so that they run again"),
+    "pretrain": ("harness.cli.pretrain", "make an encoder of a family from a plain text corpus"),
+    "ensemble": ("harness.cli.ensemble", "average the predictions of two or more cells of a task"),
+    "show": ("harness.cli.show", "one cell's record, readable"),
+    "rerun": ("harness.cli.rerun", "run cells again from their stored configuration"),
+    "rm": ("harness.cli.remove", "archive cells, so that they run again"),
 }
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
 """What is wrong with a place, not with the program."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.predictions import PREDICTIONS, read_counts, read_predictions
+from harness.records.predictions import PREDICTIONS, read_counts, read_predictions
 
 Line = tuple[str, float, float, float]
 """A class, and how many of it are right, predicted and in the gold."""

@@ -37,7 +37,7 @@ SMALL, SMALL_RATE = 30_000_000, "1e-3"
 
 def main(argv: list[str]) -> int:
     """Exit code 0; HarnessError when refused."""
-    from harness.pretraining import settings
+    from harness.pretraining import config as settings
 
     if not argv or any(a in ("-h", "--help") for a in argv):
         print(USAGE.format(families=", ".join(settings.families())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from harness.commands.cells import ARCHIVE, cells_parser, find, is_running
+from harness.cli.find_cells import ARCHIVE, cells_parser, find, is_running
 from harness.errors import HarnessError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.commands.cells import ARCHIVE, cells_parser, find, is_running
+from harness.cli.find_cells import ARCHIVE, cells_parser, find, is_running
 from harness.errors import HarnessError
 
 
@@ -18,17 +18,17 @@ def main(argv: list[str]) -> int:
             raise HarnessError(f"{folder}: is archived; move it back to where it was first")
         if is_running(folder):
             raise HarnessError(f"{folder}: is running; stop its sweep first")
-    from harness.stored import read_cell
+    from harness.config.stored import read_cell
 
     cells = list({str(f): read_cell(f) for f in folders}.values())
-    from harness import sweep
-    from harness.commands.run import last_words
+    from harness.cli.run import last_words
+    from harness.sweeps import launch
 
-    driver = sweep.driver = sweep.Driver()
+    driver = launch.driver = launch.Driver()
     try:
-        sweep.run_again(cells)
+        launch.run_again(cells)
     except KeyboardInterrupt:
         driver.interrupted = True
     finally:
-        sweep.driver = None
+        launch.driver = None
     return last_words(driver)

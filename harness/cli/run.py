@@ -1,4 +1,4 @@
-"""``harness [overrides]`` and ``harness -m ...``: Hydra composes, :mod:`harness.sweep` decides what runs."""
+"""``harness [overrides]`` and ``harness -m ...``: Hydra composes, :mod:`harness.sweeps.launch` decides what runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.config.overrides import quote_text
+from harness.core.paths import conf_dir
 from harness.errors import HarnessError
-from harness.overrides import quote_text
-from harness.paths import conf_dir
 
 if TYPE_CHECKING:
-    from harness import sweep
+    from harness.sweeps import launch
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -26,12 +26,12 @@ def main(argv: list[str]) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from harness import sweep
-    from harness.commands.explain import explain
-    from harness.privacy import refuse_secrets
+    from harness.cli.hydra_errors import explain
+    from harness.core.redaction import refuse_secrets
+    from harness.sweeps import launch
 
     if any(a in ("-h", "--help") for a in argv):
-        from harness.cli import usage
+        from harness.cli.main import usage
 
         print(usage())
         return 0
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     refuse_secrets(argv)
     arguments = quote_text(argv)
     full = os.environ.get(FULL_ERROR) == "1"
-    driver = sweep.driver = sweep.Driver()
+    driver = launch.driver = launch.Driver()
     try:
         _compose_and_run(arguments)
         if driver.error is not None:
@@ -53,13 +53,13 @@ def main(argv: list[str]) -> int:
     except HarnessError:
         _tidy(driver.sweep_dir)
         raise
-    except sweep.CellFailed as e:
+    except launch.CellFailed as e:
         print(f"harness: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         driver.interrupted = True
     finally:
-        sweep.driver = None
+        launch.driver = None
     if not driver.wanted:  # a dry run
         _tidy(driver.sweep_dir)
     return last_words(driver)
@@ -68,8 +68,8 @@ def main(argv: list[str]) -> int:
 def _compose_and_run(arguments: list[str]) -> None:
     import hydra
 
-    from harness.resolvers import register
-    from harness.sweep import run_job
+    from harness.core.resolvers import register
+    from harness.sweeps.launch import run_job
 
     register()
     entry = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(run_job)
@@ -101,9 +101,9 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def last_words(driver: sweep.Driver) -> int:
+def last_words(driver: launch.Driver) -> int:
     """Print what came of all cells; the exit code."""
-    from harness import progress
+    from harness.sweeps import progress
 
     if driver.wanted:
         not_run = len(driver.wanted - set(driver.records))
@@ -124,9 +124,9 @@ def last_words(driver: sweep.Driver) -> int:
     return 1 if driver.failed else 0
 
 
-def _archived(driver: sweep.Driver) -> list[str]:
+def _archived(driver: launch.Driver) -> list[str]:
     """Where results are that were moved out of the way and have no successor."""
-    from harness.outcome import ARCHIVE
+    from harness.records.lifecycle import ARCHIVE
 
     complete = {key for key, record in driver.records.items() if record.status == "complete"}
     out = []

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.commands.by_class import by_class
-from harness.commands.cells import find
+from harness.cli.find_cells import find
+from harness.cli.per_class import by_class
 from harness.errors import HarnessError
-from harness.record import read_record
+from harness.records.record import read_record
 
 
 def main(argv: list[str]) -> int:

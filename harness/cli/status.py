@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.commands.cells import is_running
+from harness.cli.find_cells import is_running
 from harness.errors import HarnessError
-from harness.lease import Holder, holder
-from harness.record import STATUSES, read_record
+from harness.records.lease import Holder, holder
+from harness.records.record import STATUSES, read_record
 
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
 

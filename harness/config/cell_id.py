@@ -7,7 +7,7 @@ from typing import Any
 
 import regex
 
-from harness.fingerprint import data_fingerprint
+from harness.core.fingerprint import data_fingerprint
 
 ENGINE_VERSION = 1
 """Raised when a fix in the engine changes results."""

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from harness.adaptation.options import resolved
+from harness.config.schema import typed
+from harness.config.skips import is_table
 from harness.errors import HarnessError, did_you_mean
-from harness.settings import typed
-from harness.skips import is_table
-from harness.strategies.base import Strategy
+from harness.strategies.adapt import resolved
+from harness.strategies.strategy import Strategy
 
 RECIPE = {
     "lr": "optimizer",
@@ -126,7 +126,7 @@ def load_group(group: str, name: str) -> dict[str, Any]:
 def _loaded(group: str, name: str) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    from harness.paths import conf_dir
+    from harness.core.paths import conf_dir
 
     path = conf_dir() / group / f"{name}.yaml"
     if not path.is_file():

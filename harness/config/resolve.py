@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.adaptation.options import files_of, members
-from harness.build import build, locate
+from harness.config.cell_id import GROUPS, PLACES, cell_id, identity, slug
+from harness.config.recipes import load_group, resolve
+from harness.config.schema import typed
+from harness.config.skips import reason_to_skip
+from harness.core.fingerprint import files_fingerprint, signature
+from harness.core.instantiate import build, locate
 from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError
-from harness.fingerprint import files_fingerprint, signature
-from harness.identity import GROUPS, PLACES, cell_id, identity, slug
-from harness.recipes import load_group, resolve
-from harness.settings import typed
-from harness.skips import reason_to_skip
+from harness.strategies.adapt import files_of, members
 from harness.task import Splits
 
 
@@ -37,7 +37,7 @@ class Cell:
         skip: the reason to skip it, or None.
         cache_dir: features, tables and downloads, absolute.
         files: fingerprint of the content of the encoder's and of the task's files.
-        sources: signature (:func:`harness.fingerprint.signature`) of each of them when that was taken.
+        sources: signature (:func:`harness.core.fingerprint.signature`) of each of them when that was taken.
     """
 
     id: str

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from harness.core.redaction import refuse_secrets
 from harness.errors import HarnessError, did_you_mean
-from harness.privacy import refuse_secrets
 
 Check = Callable[[str, Any], Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.adaptation.options import reason_against
-from harness.strategies.base import Strategy
+from harness.strategies.adapt import reason_against
+from harness.strategies.strategy import Strategy
 
 
 def is_table(encoder: Mapping[str, Any]) -> bool:

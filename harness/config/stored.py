@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from harness.config.resolve import Cell, prepare
 from harness.errors import HarnessError
-from harness.record import CONFIG, read_record
-from harness.resolve import Cell, prepare
+from harness.records.record import CONFIG, read_record
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def conf_dir() -> Path:
     Raises:
         HarnessError: the installation has none.
     """
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return folder
@@ -27,8 +27,8 @@ def mini_dir() -> Path:
     Raises:
         HarnessError: the installation has none.
     """
-    spec = importlib.util.find_spec("tasks")
+    spec = importlib.util.find_spec("harness_tasks")
     for folder in spec.submodule_search_locations or () if spec else ():
         if (Path(folder) / "mini").is_dir():
             return Path(folder).resolve() / "mini"
-    raise HarnessError("the mini world (tasks/mini) is not installed; install transfer-harness again")
+    raise HarnessError("the mini world (harness_tasks/mini) is not installed; install transfer-harness again")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.config.cell_id import PLACES
 from harness.errors import HarnessError
-from harness.identity import PLACES
 
 SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _LOOKS_LIKE_A_KEY = re.compile(r"[0-9a-f]{40}|wandb_v\d+_\S+", re.IGNORECASE)

@@ -7,6 +7,6 @@ from omegaconf import OmegaConf
 
 def register() -> None:
     """Make ``${mini_dir:}`` known: the folder of the mini world, wherever it is installed. Idempotent."""
-    from harness.paths import mini_dir
+    from harness.core.paths import mini_dir
 
     OmegaConf.register_new_resolver("mini_dir", lambda: str(mini_dir()), replace=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harness.data.text import Example
-from harness.data.units import UnitRow, Units, pad_stack
+from harness.data.tokens import UnitRow, Units, pad_stack
 
 IGNORE = -100
 """Target value that no loss looks at (padding, words of other windows)."""

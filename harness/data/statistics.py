@@ -121,7 +121,7 @@ def locate(path: str) -> Aggregate:
             f"{path}: cannot be imported ({e}); install the package that holds this task"
         ) from e
     if not isinstance(found, Aggregate):
-        raise HarnessError(f"{path}: is no harness.data.counts.Aggregate")
+        raise HarnessError(f"{path}: is no harness.data.statistics.Aggregate")
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from harness.data.text import Text
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 
 Group = tuple[str, list[nn.Parameter]]
 
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         hidden: H, the width of its states.
         n_layers: L, layers above the embeddings; 0 for a table.
         max_units: longest row it can take, special units included; None = any.
-        pooling: its natural summary of a row (see :func:`harness.data.units.pool`).
+        pooling: its natural summary of a row (see :func:`harness.data.tokens.pool`).
         pairs: ``joint`` or ``separate``, how it naturally takes two texts.
         has_pooler: its checkpoint brings a pretrained summary of a row (:attr:`Encoded.pooled`).
         tokenizer: see :class:`Tokenizer`.
@@ -129,6 +129,6 @@ class Encoder(nn.Module):
         Raises:
             HarnessError: ``sentences`` is one string, or holds what is not text.
         """
-        from harness.encoders.api import encode
+        from harness.encoders.loading import encode
 
         return encode(self, sentences, layers=layers, batch_size=batch_size)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.build import build, locate
+from harness.core.instantiate import build, locate
+from harness.core.paths import conf_dir
 from harness.data.text import Text
-from harness.data.units import UnitRow, Units, word_states
+from harness.data.tokens import UnitRow, Units, word_states
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError, did_you_mean
-from harness.paths import conf_dir
 
 
 def load_encoder(
@@ -44,7 +44,7 @@ def load_encoder(
     Raises:
         HarnessError: no such name or option, or files that cannot be had.
     """
-    from harness.resolve import cache_folder
+    from harness.config.resolve import cache_folder
 
     config = {**encoder_config(name, config_dir=config_dir), **options}
     if path is not None:
@@ -71,7 +71,7 @@ def encoder_config(name: str, *, config_dir: str | os.PathLike[str] | None = Non
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from harness.resolvers import register
+    from harness.core.resolvers import register
 
     register()
     folders = [conf_dir(), *([] if config_dir is None else [Path(config_dir).expanduser().absolute()])]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.data.text import Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.data.windows import owners, windows
 from harness.encoders.base import Windowing
 

@@ -12,21 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.leaderboard import (
-    aggregates,
-    board,
-    cost,
-    facts,
-    html_data,
-    html_page,
-    latex,
-    papers,
-    plain,
-    publish,
-    render,
-    screen,
-)
-from harness.leaderboard.statistics import (
+from harness.leaderboard import wandb_report
+from harness.leaderboard.html import data as html_data
+from harness.leaderboard.html import page
+from harness.leaderboard.render import data as plain
+from harness.leaderboard.render import latex, terminal
+from harness.leaderboard.render import text as render
+from harness.leaderboard.stats import across_tasks
+from harness.leaderboard.stats.comparisons import (
     EXAMPLES_ONLY,
     NO_SPREAD,
     Samples,
@@ -34,8 +27,11 @@ from harness.leaderboard.statistics import (
     add_intervals,
     mark_ties,
 )
-from harness.leaderboard.views import View
-from harness.record import write_atomic
+from harness.leaderboard.table import board
+from harness.leaderboard.views import comparisons, cost
+from harness.leaderboard.views import published as papers
+from harness.leaderboard.views.view import View
+from harness.records.record import write_atomic
 
 FORMATS = ("terminal", "md", "csv", "json", "latex", "html")
 BY_SUFFIX = {
@@ -73,8 +69,8 @@ def main(argv: list[str]) -> int:
     if form == "html" or options.wandb:
         data = _report(made, samples, options, budget)
         if options.wandb:
-            return publish.publish(made, data, options.wandb, folder=_waiting(options))
-        _put(html_page.page(data), options.output)
+            return wandb_report.publish(made, data, options.wandb, folder=_waiting(options))
+        _put(page.page(data), options.output)
         return 0
     views = _views(made, samples, options, budget)
     published = [papers.view(made)] if options.papers else []
@@ -87,12 +83,12 @@ def main(argv: list[str]) -> int:
 
 def _add_statistics(made: board.Board, samples: Samples, options: argparse.Namespace) -> None:
     if options.baseline:
-        facts.find_somewhere(made, [options.baseline], option="--baseline")
+        comparisons.find_somewhere(made, [options.baseline], option="--baseline")
     for table in made.tables:
         add_intervals(table.rows, samples, most=options.intervals)
         mark_ties(table.rows, samples, most=options.intervals)
         if options.baseline:
-            row = facts.find(table, options.baseline, option="--baseline")
+            row = comparisons.find(table, options.baseline, option="--baseline")
             if row is None:
                 table.notes.append(f"note: no row {options.baseline} here to compare with")
             else:
@@ -134,15 +130,15 @@ def _views(
     if options.compare:
         if len(options.compare) < 2:
             raise HarnessError(f"--compare {options.compare[0]}: takes at least two rows")
-        views += facts.comparisons(made, options.compare, samples, pair_seeds=options.pair_seeds)
+        views += comparisons.comparisons(made, options.compare, samples, pair_seeds=options.pair_seeds)
     if options.across:
-        views.append(aggregates.across(made, samples))
+        views.append(across_tasks.across(made, samples))
     if options.by_slice:
-        views += facts.slices(made, samples, most=options.intervals or SHOWN)
+        views += comparisons.slices(made, samples, most=options.intervals or SHOWN)
     if options.cost:
         views += cost.check_costs(made)
     if options.curve:
-        views += facts.curves(made)
+        views += comparisons.curves(made)
     if budget is not None:
         views.append(cost.recommend(made, budget, samples))
     return views
@@ -153,7 +149,7 @@ def _report(
 ) -> dict[str, Any]:
     """The data of the HTML report: it holds all views; rows named in --compare are chosen to begin with."""
     if options.compare:
-        facts.find_somewhere(made, options.compare, option="--compare")
+        comparisons.find_somewhere(made, options.compare, option="--compare")
     return html_data.report(
         made,
         samples,
@@ -204,7 +200,7 @@ def _writers(form: str, *, to_file: bool) -> tuple[Callable[..., str], Callable[
     """What writes a board and what writes views."""
     if form == "terminal" and not to_file and sys.stdout.isatty():
         width, color = shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ
-        on_screen = (screen.terminal, screen.views_on_screen)
+        on_screen = (terminal.terminal, terminal.views_on_screen)
         board_as, views_as = (partial(to_text, width=width, color=color) for to_text in on_screen)
         return board_as, views_as
     return {

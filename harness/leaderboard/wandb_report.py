@@ -19,9 +19,11 @@ from typing import Any
 from urllib.parse import urlparse
 
 from harness.errors import HarnessError
-from harness.leaderboard import html_page, plain, render
-from harness.leaderboard.board import Board
-from harness.record import write_atomic
+from harness.leaderboard.html import page
+from harness.leaderboard.render import data as plain
+from harness.leaderboard.render import text as render
+from harness.leaderboard.table.board import Board
+from harness.records.record import write_atomic
 
 RUN = "leaderboard"
 HOST = "https://api.wandb.ai"
@@ -33,7 +35,7 @@ def publish(board: Board, data: dict[str, Any], project: str, *, folder: Path) -
 
     Args:
         board: what is published.
-        data: of its report, from :func:`harness.leaderboard.html_data.report`.
+        data: of its report, from :func:`harness.leaderboard.html.data.report`.
         project: ``PROJECT`` or ``ENTITY/PROJECT``.
         folder: for what cannot be sent.
 
@@ -95,7 +97,7 @@ def _in_netrc(host: str) -> bool:
 def files(board: Board, data: dict[str, Any]) -> dict[str, str]:
     """The artifact's files by name."""
     return {
-        "report.html": html_page.page(data),
+        "report.html": page.page(data),
         "leaderboard.json": plain.as_json(board),
         "leaderboard.csv": plain.as_csv(board),
         "leaderboard.md": render.markdown(board),

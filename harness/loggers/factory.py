@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.child import last_lines
+from harness.config.resolve import Cell
 from harness.errors import HarnessError, did_you_mean
-from harness.record import Record
-from harness.resolve import Cell
+from harness.processes.worker import last_lines
+from harness.records.record import Record
 
 EXTRAS = ("wandb", "tensorboard")
 FOLDERS = {"wandb": "wandb", "tensorboard": "tensorboard"}
@@ -121,7 +121,7 @@ def open_log(cell: Cell) -> Log:
             # the folder holds the cell's configuration: that it is not empty is no news
             warnings.simplefilter("ignore")
             if name == "wandb":
-                from harness.wandb_runs import WandbLog
+                from harness.loggers.wandb import WandbLog
 
                 return WandbLog(cell, mode=wandb_mode(config))
             return CsvLog(cell) if name == "csv" else TensorBoardLog(cell)
@@ -199,7 +199,7 @@ def check(cells: Sequence[Cell]) -> None:
                 f"logger={name}: the package {name} is missing; pip install 'transfer-harness[{name}]'"
             )
         if "online" in modes:
-            from harness.wandb_runs import check_online
+            from harness.loggers.wandb import check_online
 
             check_online()
 
@@ -222,7 +222,7 @@ def unfinished(records: Mapping[str, Record], cells: Sequence[Cell]) -> Iterator
     for cell in cells:
         record = records.get(str(cell.folder))
         if record is not None and record.status != "skipped" and uses_wandb(cell):
-            from harness.wandb_runs import ended
+            from harness.loggers.wandb import ended
 
             if not ended(cell.folder, since=record.started):
                 yield cell.folder

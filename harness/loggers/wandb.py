@@ -1,7 +1,7 @@
 """One wandb run a cell: its id is the cell's, so that what runs again is the same run; it ends as the cell.
 
 A run lies in ``wandb/`` in the cell's folder. A process that is killed cannot end its run: whoever wrote the
-cell's record does it afterwards (:func:`end_all`, ``python -m harness.wandb_runs FOLDER...``), in a process
+cell's record does it afterwards (:func:`end_all`, ``python -m harness.loggers.wandb FOLDER...``), in a process
 of its own. What the killed run had on disk is read back from its file, a log in LevelDB's format
 (https://github.com/google/leveldb/blob/main/doc/log_format.md) of wandb's records, and kept.
 """
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness.config.resolve import Cell
+from harness.core.redaction import shown_config
 from harness.errors import HarnessError
-from harness.loggers import FOLDERS, Log, final_values, wandb_mode
-from harness.outcome import utc_now
-from harness.privacy import shown_config
-from harness.record import Record, read_record
-from harness.resolve import Cell
+from harness.loggers.factory import FOLDERS, Log, final_values, wandb_mode
+from harness.records.lifecycle import utc_now
+from harness.records.record import Record, read_record
 
 ENDED = ".ended"
 STEP = "trainer/global_step"
@@ -141,7 +141,7 @@ def end_all(folders: Sequence[Path], *, note: Callable[[str], None]) -> None:
     """End the runs of cells that were killed, as failed and with the reason in their records."""
     if not folders:
         return
-    command = [sys.executable, "-m", "harness.wandb_runs", *map(str, folders)]
+    command = [sys.executable, "-m", "harness.loggers.wandb", *map(str, folders)]
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     try:
         done = subprocess.run(
@@ -157,7 +157,7 @@ def end_all(folders: Sequence[Path], *, note: Callable[[str], None]) -> None:
 
 def end(folder: Path) -> None:
     """End the cut-off run of the cell in ``folder`` as its record says: one run on disk, with what it had."""
-    from harness.stored import read_config
+    from harness.config.stored import read_config
 
     config, record = read_config(folder), read_record(folder)
     place = folder / FOLDERS["wandb"]

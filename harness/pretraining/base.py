@@ -5,13 +5,13 @@ YAML's options by keyword, ``size`` already resolved (an option left at null has
 ``sizes.<size>`` gives it), and its :meth:`Pretrainer.pretrain` does the whole work: vocabulary, training,
 held-out measure, and files in ``run.folder`` that the family's own encoder reads. What is common to all
 (reading and dividing the corpus, the budget, the record, writing the folder at once or not at all) is done
-around it by :mod:`harness.commands.pretrain`.
+around it by :mod:`harness.cli.pretrain`.
 
 An objective that is trained by gradient is an :class:`Objective`: it says what a batch is and what its loss
 is, and inherits a ``pretrain`` that trains it under Lightning with checkpoints that a killed run continues
 from (:mod:`harness.pretraining.trainer`). Others implement ``pretrain`` themselves.
 
-This module and :mod:`harness.pretraining.corpus` are free of torch.
+This module and :mod:`harness.pretraining.text.corpus` are free of torch.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from harness.pretraining.budget import Budget, Recipe, Seen
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from harness.ddp import World
-    from harness.pretraining.corpus import Corpus
+    from harness.pretraining.text.corpus import Corpus
+    from harness.processes.distributed import World
 
 Progress = Callable[[str], None]
 """Gets finished lines for a person."""
@@ -49,7 +49,7 @@ class HeldOut:
             predicted when its class is, so with many of them the perplexity is too good.
         why: why there is no perplexity per word.
         unigram: nats that the units' frequencies in the training text give the same units, see
-            :func:`harness.pretraining.pieces.unigram_nll`; NaN where the objective predicts no units.
+            :func:`harness.pretraining.text.packing.unigram_nll`; NaN where the objective predicts no units.
         more: further numbers by name, for the record.
     """
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a training under Lightning: states of :mod:`harness.pretraining.kept`, between two steps."""
+"""Checkpoints of a training under Lightning: states of :mod:`harness.pretraining.checkpoint_files`, between two steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from harness.pretraining.kept import Kept
+from harness.pretraining.checkpoint_files import Kept
 
 
 class Checkpoints(pl.Callback):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.pretraining.base import Progress
-from harness.record import write_atomic
+from harness.records.record import write_atomic
 
 KEPT = 2
 DAMAGED, DIGEST, TEMPORARY = ".damaged", ".sha256", ".tmp"

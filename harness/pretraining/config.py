@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.config.schema import choice, number, optional, section, text, truth
+from harness.core.paths import conf_dir
 from harness.errors import HarnessError, did_you_mean
-from harness.paths import conf_dir
 from harness.pretraining.base import Budget
-from harness.settings import choice, number, optional, section, text, truth
 
 FOLDER = "pretrain"
 TEXT = ("corpus", "output", "encoding", "column", "split")

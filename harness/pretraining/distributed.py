@@ -1,4 +1,4 @@
-"""One pretraining over several devices: a rank a device, as :mod:`harness.cell_ddp` starts and watches them.
+"""One pretraining over several devices: a rank a device, as :mod:`harness.processes.ranks` starts and watches them.
 
 Every rank prepares the same corpus and draws the same steps; of each step it takes every N-th row, and its
 part of the loss counts as much as its items do among all of the step, so that the gradients' sum over the
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.pretraining.base import Batch, Loss, Objective, Outcome, Pretrainer, Progress, Run
-from harness.pretraining.corpus import Corpus
+from harness.pretraining.text.corpus import Corpus
 
 if TYPE_CHECKING:
-    from harness.ddp import World
+    from harness.processes.distributed import World
 
-RUNNER = "harness.pretraining.ranks:run_rank"
+RUNNER = "harness.pretraining.distributed:run_rank"
 LOG = "log.txt"
 
 
@@ -60,7 +60,7 @@ def pretrain_on_ranks(job: RankedJob, *, say: Progress) -> Outcome:
     Raises:
         HarnessError: a rank failed or died; the others have been ended.
     """
-    from harness.cell_ddp import on_ranks
+    from harness.processes.ranks import on_ranks
 
     outcomes: list[Outcome] = []
 
@@ -78,8 +78,8 @@ def run_rank(job: RankedJob, progress: Any, world: World) -> None:
     """In each rank."""
     from pytorch_lightning.utilities import rank_zero_only
 
+    from harness.pretraining.config import budget
     from harness.pretraining.job import the_pretrainer
-    from harness.pretraining.settings import budget
 
     _speak_to(job.folder / LOG)
     # Lightning has taken it from the environment that the command was started in

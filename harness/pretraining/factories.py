@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.encoders.awd_lstm_model import Dropouts
+from harness.config.schema import betas, choice, number, optional, section, text, truth
+from harness.encoders.awd_lstm.model import Dropouts
 from harness.errors import HarnessError, did_you_mean
-from harness.pretraining.awd_lstm import WordLM
 from harness.pretraining.base import Recipe
-from harness.pretraining.bert import MaskedLM
-from harness.pretraining.gpt import CausalLM
-from harness.pretraining.pieces import Block
-from harness.settings import betas, choice, number, optional, section, text, truth
+from harness.pretraining.objectives.causal_lm import CausalLM
+from harness.pretraining.objectives.masked_lm import MaskedLM
+from harness.pretraining.objectives.word_lm import WordLM
+from harness.pretraining.text.packing import Block
 
 _count = number(low=1, whole=True)
 _from_zero = number(low=0, whole=True)
@@ -46,7 +46,7 @@ def bert(
     next_sentence: bool, layers: int, width: int, heads: int, feed_forward: int, positions: int,
     activation: str, dropout: float, long_from: int, tokenizer: str | None, pseudo_lines: int,
 ) -> MaskedLM:  # fmt: skip
-    """See :class:`harness.pretraining.bert.MaskedLM` and :class:`harness.pretraining.pieces.Block`."""
+    """See :class:`harness.pretraining.objectives.masked_lm.MaskedLM` and :class:`harness.pretraining.text.packing.Block`."""
     return MaskedLM(
         Block(layers, width, heads, feed_forward, positions, activation, dropout),
         the_recipe(recipe),
@@ -66,7 +66,7 @@ def gpt(
     heads: int, feed_forward: int, positions: int, activation: str, dropout: float, rows: str,
     long_from: int, tokenizer: str | None,
 ) -> CausalLM:  # fmt: skip
-    """See :class:`harness.pretraining.gpt.CausalLM` and :class:`harness.pretraining.pieces.Block`."""
+    """See :class:`harness.pretraining.objectives.causal_lm.CausalLM` and :class:`harness.pretraining.text.packing.Block`."""
     return CausalLM(
         Block(layers, width, heads, feed_forward, positions, activation, dropout),
         the_recipe(recipe),
@@ -84,8 +84,8 @@ def awd_lstm(
     dropouts: Mapping[str, float], dropout_multiplier: float, max_vocabulary: int, min_frequency: int,
     batch_rows: int, bptt: int, alpha: float, beta: float,
 ) -> WordLM:  # fmt: skip
-    """See :class:`harness.pretraining.awd_lstm.WordLM`."""
-    from harness.encoders.awd_lstm import the_dropouts
+    """See :class:`harness.pretraining.objectives.word_lm.WordLM`."""
+    from harness.encoders.awd_lstm.encoder import the_dropouts
 
     rates: Dropouts = the_dropouts(section("encoder.dropouts", dropouts), dropout_multiplier)
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers}

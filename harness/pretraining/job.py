@@ -18,19 +18,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.build import locate, refuse_unknown
+from harness.core.fingerprint import data_fingerprint, file_fingerprint
+from harness.core.instantiate import locate, refuse_unknown
+from harness.core.provenance import git_state, host, versions
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint, file_fingerprint
-from harness.lease import Leases
 from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
-from harness.pretraining.corpus import Corpus, read_corpus
-from harness.pretraining.half import halve
-from harness.pretraining.kept import states_in
-from harness.pretraining.logs import about, check_log, keep_wandb
-from harness.pretraining.settings import budget, options, work_folder
-from harness.pretraining.shared_tokenizer import tokenizer_file
-from harness.provenance import git_state, host, versions
-from harness.record import write_atomic
+from harness.pretraining.checkpoint_files import states_in
+from harness.pretraining.config import budget, options, work_folder
+from harness.pretraining.half_precision import halve
+from harness.pretraining.loggers import about, check_log, keep_wandb
+from harness.pretraining.text.corpus import Corpus, read_corpus
+from harness.pretraining.text.shared_tokenizer import tokenizer_file
+from harness.records.lease import Leases
+from harness.records.record import write_atomic
 
 RECORD, IDENTITY = "pretrain.json", "identity"
 SCHEMA = 1
@@ -43,7 +43,7 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
     """Pretrain as a checked configuration says, and return the record.
 
     Args:
-        config: from :func:`harness.pretraining.settings.checked`.
+        config: from :func:`harness.pretraining.config.checked`.
         say: shows lines of progress.
         command: what was called, for the record.
 
@@ -114,7 +114,7 @@ def _trained(pretrainer: Pretrainer, run: Run, config: Mapping[str, Any]) -> Out
             f"trainer.devices={devices}: encoder={name} is not trained by gradients that could be "
             "summed over them; give trainer.devices=1"
         )
-    from harness.pretraining.ranks import RankedJob, pretrain_on_ranks
+    from harness.pretraining.distributed import RankedJob, pretrain_on_ranks
 
     return pretrain_on_ranks(
         RankedJob(dict(config), run.work, run.corpus, run.folder, run.about), say=run.say

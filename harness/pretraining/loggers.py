@@ -15,10 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.child import last_lines
 from harness.errors import HarnessError
-from harness.loggers import wandb_mode
+from harness.loggers.factory import wandb_mode
 from harness.pretraining.base import Outcome, Run
+from harness.processes.worker import last_lines
 
 WANDB = "wandb"
 PROJECT = "transfer-harness-pretrain"
@@ -37,7 +37,7 @@ def check_log(trainer: Mapping[str, Any]) -> None:
             "trainer.logger=wandb: the package wandb is missing; pip install 'transfer-harness[wandb]'"
         )
     if mode == "online":
-        from harness.wandb_runs import check_online
+        from harness.loggers.wandb import check_online
 
         check_online()
 
@@ -100,7 +100,7 @@ class Log:
     def _open_wandb(self, mode: str, step: int) -> Any:
         from pytorch_lightning.loggers import WandbLogger
 
-        from harness.wandb_runs import STEP, curve, start
+        from harness.loggers.wandb import STEP, curve, start
 
         place = self.run.work / WANDB
         points = [p for file in sorted(place.glob("*run-*/run-*.wandb")) for p in curve(file)]

@@ -20,13 +20,13 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from harness.ddp import ALONE
-from harness.devices import pick_device
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, Budget, Objective, Outcome, Run, Seen
-from harness.pretraining.checkpoints import Checkpoints, step_of
-from harness.pretraining.logs import Log
-from harness.pretraining.ranks import Step, minimised, share, share_carry, together, whole_carry
+from harness.pretraining.checkpoint_callback import Checkpoints, step_of
+from harness.pretraining.distributed import Step, minimised, share, share_carry, together, whole_carry
+from harness.pretraining.loggers import Log
+from harness.processes.devices import pick_device
+from harness.processes.distributed import ALONE
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 SMOOTHING = 0.98

@@ -10,7 +10,7 @@ from multiprocessing import forkserver
 from multiprocessing.util import get_temp_dir
 from typing import Any
 
-from harness.leftovers import SOCKETS
+from harness.processes.leftovers import SOCKETS
 
 SERVER_ENVIRONMENT = {
     "PYTHONSAFEPATH": "1",  # nothing is imported from the current directory
@@ -23,7 +23,7 @@ SERVER_ENVIRONMENT = {
 
 def start_server(preload: Sequence[str]) -> None:
     """Start the server that children are forked from, unless it runs; it imports ``preload`` meanwhile."""
-    forkserver.set_forkserver_preload(["harness.leftovers", *preload])
+    forkserver.set_forkserver_preload(["harness.processes.leftovers", *preload])
     # a server below another one is in the folder of the first launcher
     sockets = os.environ.get(SOCKETS) or f"{os.getpid()}:{get_temp_dir()}"
     environment = {**SERVER_ENVIRONMENT, SOCKETS: sockets}

@@ -14,8 +14,8 @@ MODULES = (
     "torch",
     "pytorch_lightning",
     "transformers",
-    "harness.child",
-    "harness.cell",
+    "harness.processes.worker",
+    "harness.training.run",
     # what the first use of these would import in every child anew
     "pandas",
     "pyarrow.pandas_compat",  # at the first table that is written
@@ -58,7 +58,7 @@ with warnings.catch_warnings():
 
     # what every record says of the code, the same for all cells of the server
     with contextlib.suppress(Exception):
-        from harness import provenance
+        from harness.core import provenance
 
         provenance.versions()
         provenance.git_state()

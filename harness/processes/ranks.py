@@ -25,16 +25,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import child
+from harness.config.resolve import Cell
+from harness.core.events import Progress
 from harness.errors import HarnessError
-from harness.events import Progress
-from harness.outcome import cause_of_death
-from harness.record import Record, read_record
-from harness.resolve import Cell
-from harness.server import start_server
+from harness.processes import worker
+from harness.processes.forkserver import start_server
+from harness.records.lifecycle import cause_of_death
+from harness.records.record import Record, read_record
 
-RANK_RUNNER = "harness.cell:run_here"
-PRELOAD = ("harness.preload",)
+RANK_RUNNER = "harness.training.run:run_here"
+PRELOAD = ("harness.processes.preload",)
 GRACE_SECONDS = 2.0
 """How long the error of a rank that only lost another is held back: that one's own says more."""
 
@@ -108,8 +108,8 @@ def on_ranks(job: Ranked, progress: Progress, *, runner: str) -> None:
 
 @contextlib.contextmanager
 def _started(cell: Ranked, *, size: int, runner: str) -> Iterator[list[_Rank]]:
-    context: Any = multiprocessing.get_context("fork" if child.forkable else "forkserver")
-    if not child.forkable:
+    context: Any = multiprocessing.get_context("fork" if worker.forkable else "forkserver")
+    if not worker.forkable:
         start_server(PRELOAD)
     ranks: list[_Rank] = []
     try:
@@ -203,10 +203,10 @@ def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
         _run(pipe, cell, seat)
         code = 0
     except BaseException as error:
-        from harness.ddp import PeerLost
+        from harness.processes.distributed import PeerLost
 
         traceback.print_exc()
-        said = str(error) if isinstance(error, PeerLost) else child.last_lines(error)
+        said = str(error) if isinstance(error, PeerLost) else worker.last_lines(error)
         if not isinstance(error, HarnessError):  # what is wrong with the cell is so on every rank
             said = f"rank {seat.rank} of {seat.size}: {said}"
         with contextlib.suppress(OSError):
@@ -220,12 +220,12 @@ def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
 def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
     import torch
 
-    from harness.ddp import join
+    from harness.processes.distributed import join
 
-    for name in child.DISTRIBUTED:
+    for name in worker.DISTRIBUTED:
         os.environ.pop(name, None)
     if seat.threads is not None:
-        for name in child.THREAD_VARIABLES:
+        for name in worker.THREAD_VARIABLES:
             os.environ[name] = str(seat.threads)
         torch.set_num_threads(seat.threads)
     world = join(
@@ -240,7 +240,7 @@ def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
         with contextlib.suppress(OSError):
             pipe.send(("event", event))
 
-    child.load(seat.runner)(cell, tell if world.first else _silent, world)
+    worker.load(seat.runner)(cell, tell if world.first else _silent, world)
     world.close()
 
 

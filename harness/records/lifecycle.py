@@ -10,11 +10,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.child import LOG
+from harness.config.resolve import Cell
 from harness.errors import HarnessError, NewerSchema
-from harness.lease import LEASE
-from harness.record import CONFIG, RECORD, Record, read_record, remove_temporary, write_config, write_record
-from harness.resolve import Cell
+from harness.processes.worker import LOG
+from harness.records.lease import LEASE
+from harness.records.record import (
+    CONFIG,
+    RECORD,
+    Record,
+    read_record,
+    remove_temporary,
+    write_config,
+    write_record,
+)
 
 ARCHIVE = ".archive"
 _MEANING = {

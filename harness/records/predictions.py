@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.counts import Counts, locate, union
+from harness.data.statistics import Counts, locate, union
 from harness.data.text import Example
 from harness.task import Counted, Prediction, Task
 
@@ -24,7 +24,7 @@ Kept = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the record keeps of the counts; see :class:`harness.record.Record`."""
+    """What the record keeps of the counts; see :class:`harness.records.record.Record`."""
 
     aggregate: str = ""
     degenerate: str = ""

@@ -80,7 +80,7 @@ class Record:
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
         aggregate: dotted path of what makes scores of the counts in ``predictions.parquet``
-            (:class:`harness.data.counts.Aggregate`); empty when there are no counts.
+            (:class:`harness.data.statistics.Aggregate`); empty when there are no counts.
         degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
         trained_bytes: size of the trained parameters; 0 in records from before it was kept.
         mix: what the scalar mix of layers has learnt: ``layers`` (their numbers, 0 the embeddings),

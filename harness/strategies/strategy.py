@@ -10,7 +10,7 @@
                         an epoch, top first, after one epoch of the task's part alone (Howard & Ruder 2018,
                         section 3.3); a number = all of it after so many epochs (Kumar et al. 2022)
 ``adapt``               before the task, continue the encoder's own objective on the unlabelled texts of the
-                        training split (:mod:`harness.adaptation.options`): None = not
+                        training split (:mod:`harness.strategies.adapt`): None = not
 ======================  ==================================================================================
 """
 
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from harness.adaptation.options import Adapt, parse
+from harness.config.schema import number, optional
 from harness.errors import HarnessError, did_you_mean
-from harness.settings import number, optional
+from harness.strategies.adapt import Adapt, parse
 
 GRADUAL = "gradual"
 CARRY = ("nothing", "embeddings", "encoder")

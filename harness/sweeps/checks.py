@@ -10,16 +10,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import loggers, resolve
+from harness.config import resolve
+from harness.config.resolve import Cell
+from harness.core.fingerprint import data_fingerprint
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
-from harness.plan import Plan
-from harness.resolve import Cell
+from harness.loggers import factory
+from harness.sweeps.plan import Plan
 
 LEFT_BESIDE = (
     ("trainer", "save", True, "model.safetensors"),
     ("logger", "name", "csv", "metrics.csv"),
-    *(("logger", "name", name, folder) for name, folder in loggers.FOLDERS.items()),
+    *(("logger", "name", name, folder) for name, folder in factory.FOLDERS.items()),
 )
 """Settings that change no result but leave a file beside the record."""
 
@@ -64,7 +65,7 @@ def check_cells(cells: Sequence[Cell]) -> None:
     Raises:
         HarnessError: loggers that cannot work, data that cannot be read or trained on.
     """
-    loggers.check(cells)
+    factory.check(cells)
     check_data(cells)
 
 

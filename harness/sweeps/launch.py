@@ -2,7 +2,7 @@
 
 A sweep is decided before it computes: every job is composed and resolved first, and a bad configuration or a
 missing file in any of them refuses the whole (it is a slip in the command, not a failed cell). Then complete
-cells are left alone, senseless ones recorded as skipped, and the rest run on slots (:mod:`harness.pool`).
+cells are left alone, senseless ones recorded as skipped, and the rest run on slots (:mod:`harness.sweeps.pool`).
 This module imports neither torch nor, before it is needed, Hydra.
 """
 
@@ -14,23 +14,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import loggers, resolve
-from harness.checks import check_cells, check_writable, note_unsaved
-from harness.clusters import ClusterPool, Engine
-from harness.compose import Composer, given_overrides
+from harness.config import resolve
+from harness.config.composer import Composer, given_overrides
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.plan import Plan, describe, make_plan
-from harness.pool import PRELOAD, Pool
-from harness.progress import Counts, PlainDisplay, SilentDisplay, make_display
-from harness.record import Record
-from harness.resolve import Cell
-from harness.slots import Slot, cpu_share, make_slots
+from harness.loggers import factory
+from harness.processes.slots import Slot, cpu_share, make_slots
+from harness.records.record import Record
+from harness.sweeps.checks import check_cells, check_writable, note_unsaved
+from harness.sweeps.clusters.pool import ClusterPool, Engine
+from harness.sweeps.plan import Plan, describe, make_plan
+from harness.sweeps.pool import PRELOAD, Pool
+from harness.sweeps.progress import Counts, PlainDisplay, SilentDisplay, make_display
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
     from omegaconf import DictConfig
 
-RUNNER = "harness.cell:run_cell"
+RUNNER = "harness.training.run:run_cell"
 
 
 class CellFailed(Exception):
@@ -131,7 +132,7 @@ def run_job(config: DictConfig) -> float | None:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from harness.resolvers import register
+    from harness.core.resolvers import register
 
     register()
     try:
@@ -171,7 +172,7 @@ def execute(
 
     Args:
         cells: all that were asked for.
-        plan: what :func:`harness.plan.make_plan` decided of them.
+        plan: what :func:`harness.sweeps.plan.make_plan` decided of them.
         slots, display: where they run, and who is told.
         engine: the cluster that runs them; this machine without one.
 
@@ -251,9 +252,9 @@ def _run(
 
 def end_runs(records: Mapping[str, Record], cells: Sequence[Cell], *, note: Callable[[str], None]) -> None:
     """End the wandb runs of cells that were killed, with the reason in their records."""
-    folders = list(loggers.unfinished(records, cells))
+    folders = list(factory.unfinished(records, cells))
     if folders:
-        from harness.wandb_runs import end_all
+        from harness.loggers.wandb import end_all
 
         end_all(folders, note=note)
 
@@ -262,13 +263,13 @@ def _modules_of(cells: Sequence[Cell]) -> list[str]:
     """Modules that build the cells' parts: imported once by the server."""
     parts = [cell.config.get(group) or {} for cell in cells for group in ("encoder", "task", "body")]
     found = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
-    return sorted(found) + ["wandb"] * any(loggers.uses_wandb(cell) for cell in cells)
+    return sorted(found) + ["wandb"] * any(factory.uses_wandb(cell) for cell in cells)
 
 
 def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
     """``given`` are all overrides of the command, ``where`` those that tell the job from its neighbours."""
     check_writable(str(job.get("results_dir") or "results"))
-    loggers.settle(job, sweep=driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
+    factory.settle(job, sweep=driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
     try:
         return resolve.prepare(job, overrides=given)
     except HarnessError as e:

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import outcome
+from harness.config.resolve import Cell
 from harness.errors import HarnessError, NewerSchema
-from harness.progress import duration
-from harness.record import Record, iter_records
-from harness.resolve import Cell
+from harness.records import lifecycle
+from harness.records.record import Record, iter_records
+from harness.sweeps.progress import duration
 
 OVERWRITE = ("never", "failed", "always")
 RETRY = ("all", "failed", "timeout", "none")
@@ -57,11 +57,11 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> Plan:
     plan = Plan()
     for key, cell in cells.items():
         try:
-            record = outcome.previous(cell)
+            record = lifecycle.previous(cell)
         except NewerSchema:
             raise
         except HarnessError as e:  # costs this cell alone
-            plan.known[key] = outcome.failure(cell, status="failed", reason=str(e))
+            plan.known[key] = lifecycle.failure(cell, status="failed", reason=str(e))
             print(f"FAILED  {cell.title}\n    {e}", file=sys.stderr)
             continue
         if cell.skip is not None and (record is None or record.status != "complete"):
@@ -90,9 +90,9 @@ def stays(record: Record, config: Mapping[str, object]) -> bool:
 def _skipped(cell: Cell, record: Record | None, *, dry: bool) -> Record:
     if record is not None and (record.status, record.reason) == ("skipped", cell.skip):
         return record
-    made = outcome.skipped(cell)
+    made = lifecycle.skipped(cell)
     if not dry:
-        outcome.store(cell, made, warn=lambda text: print(text, file=sys.stderr))
+        lifecycle.store(cell, made, warn=lambda text: print(text, file=sys.stderr))
     return made
 
 

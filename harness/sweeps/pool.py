@@ -16,17 +16,17 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from harness.child import Job
-from harness.child import main as child_main
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.lease import Lease, Leases
-from harness.outcome import cause_of_death, failure, make_room, previous, store, utc_now
-from harness.record import Record, remove_temporary
-from harness.resolve import Cell
-from harness.server import handled, kill_group, memory_of, start_server
-from harness.slots import Slot
+from harness.processes.forkserver import handled, kill_group, memory_of, start_server
+from harness.processes.slots import Slot
+from harness.processes.worker import Job
+from harness.processes.worker import main as child_main
+from harness.records.lease import Lease, Leases
+from harness.records.lifecycle import cause_of_death, failure, make_room, previous, store, utc_now
+from harness.records.record import Record, remove_temporary
 
-PRELOAD = ("harness.preload",)
+PRELOAD = ("harness.processes.preload",)
 TICK_SECONDS = 0.1
 LOCKED_SECONDS = 1.0
 MEMORY_SECONDS = 0.5
@@ -34,7 +34,7 @@ EXIT_SECONDS = 30.0
 
 
 class Display(Protocol):
-    """Who is told what happens; see :mod:`harness.progress`."""
+    """Who is told what happens; see :mod:`harness.sweeps.progress`."""
 
     def started(self, cell: Cell, slot: Slot) -> None: ...
 
@@ -81,7 +81,7 @@ class Pool:
 
     slots: Sequence[Slot]
     display: Display
-    runner: str = "harness.cell:run_cell"
+    runner: str = "harness.training.run:run_cell"
     preload: Sequence[str] = PRELOAD
     fail_fast: bool = False
     again: Set[str] = frozenset()

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from harness.child import LOG
-from harness.outcome import tail
-from harness.record import Record
-from harness.resolve import Cell
-from harness.slots import Slot
+from harness.config.resolve import Cell
+from harness.processes.slots import Slot
+from harness.processes.worker import LOG
+from harness.records.lifecycle import tail
+from harness.records.record import Record
 
 REFRESH_SECONDS = 0.2
 WIDE = 130  # columns of a terminal that has room for bars

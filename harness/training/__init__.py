@@ -1,1 +1,1 @@
-"""Frozen features: computed once per encoder, data and layers, and shared by every cell that reads them."""
+"""Training and evaluation of one cell."""

@@ -8,19 +8,19 @@ from typing import Any
 import torch
 
 from harness.bodies.base import Body
-from harness.build import META, build
-from harness.data.loading import Batching, HarnessData, Item, all_examples, make_items
-from harness.data.sequences import Sequences
-from harness.ddp import ALONE, World
-from harness.devices import pick_device
+from harness.config.resolve import Cell, read_data, verify
+from harness.core.events import Progress
+from harness.core.instantiate import META, build
 from harness.encoders.base import Encoder
-from harness.encoding import Encoding, encode, make_adapter
-from harness.events import Progress
-from harness.model import Training, TransferModel
-from harness.optim import Rates, total_steps
-from harness.resolve import Cell, read_data, verify
-from harness.strategies.base import Strategy
+from harness.processes.devices import pick_device
+from harness.processes.distributed import ALONE, World
+from harness.strategies.strategy import Strategy
 from harness.task import HeadInput, Splits, Task
+from harness.training.dataloader import Batching, HarnessData, Item, all_examples, make_items
+from harness.training.encoding import Encoding, encode, make_adapter
+from harness.training.module import Training, TransferModel
+from harness.training.optim import Rates, total_steps
+from harness.training.sequences import Sequences
 
 
 @dataclass(slots=True)

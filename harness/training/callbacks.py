@@ -10,9 +10,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from harness.core.events import Progress
 from harness.data.text import Example
-from harness.ddp import ALONE, World
-from harness.events import Progress
+from harness.processes.distributed import ALONE, World
 from harness.task import Prediction, Task
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from harness.optim import NO_DECAY, still_frozen
+from harness.training.optim import NO_DECAY, still_frozen
 
 EVERY = 50
 """Training steps between two points of a curve; the last step of an epoch always is one."""

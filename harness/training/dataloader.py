@@ -12,10 +12,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from harness.data.batch import Batch
-from harness.data.sequences import Sequences, align_rows
 from harness.data.text import Example
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.task import Splits, Task
+from harness.training.sequences import Sequences, align_rows
 
 POOL = 4
 """Batches whose examples are sorted by length together; their order is shuffled again. Small, since where the

@@ -10,15 +10,21 @@ from typing import Any
 
 import torch
 
-from harness.adaptation.run import Adapted, Adapter
-from harness.build import build
-from harness.data.sequences import Sequences
-from harness.data.units import UnitRow
-from harness.devices import autocast_type, pick_device
+from harness.adaptation.adapter import Adapted, Adapter
+from harness.config.cell_id import NOT_IDENTITY
+from harness.config.resolve import Cell, verify
+from harness.config.skips import has_table
+from harness.core.cache import Store
+from harness.core.events import Progress
+from harness.core.fingerprint import data_fingerprint
+from harness.core.instantiate import build
+from harness.data.tokens import UnitRow
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError
-from harness.events import Progress
-from harness.features.features import (
+from harness.processes.devices import autocast_type, pick_device
+from harness.strategies.strategy import Strategy
+from harness.task import Splits, Task
+from harness.training.features import (
     VERSION,
     Features,
     TooLarge,
@@ -26,13 +32,7 @@ from harness.features.features import (
     read_features,
     write_features,
 )
-from harness.features.store import Store
-from harness.fingerprint import data_fingerprint
-from harness.identity import NOT_IDENTITY
-from harness.resolve import Cell, verify
-from harness.skips import has_table
-from harness.strategies.base import Strategy
-from harness.task import Splits, Task
+from harness.training.sequences import Sequences
 
 MAX_UNITS = 512
 """Units a row when neither the encoder nor the configuration says otherwise."""

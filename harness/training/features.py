@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.data.sequences import Sequences
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 from harness.encoders.base import Encoder, Group, Windowing
 from harness.errors import HarnessError
+from harness.training.sequences import Sequences
 
 VERSION = 1
 Layers = str | list[int]

@@ -13,16 +13,16 @@ from torchmetrics import MeanMetric
 
 from harness.bodies.base import Body
 from harness.data.batch import Batch
-from harness.data.loading import Step
-from harness.data.units import Encoded, Units
-from harness.ddp import ALONE, World
+from harness.data.tokens import Encoded, Units
 from harness.encoders.base import Encoder
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
-from harness.features.features import Layers, pick_layers
-from harness.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen
-from harness.strategies.base import Strategy
+from harness.processes.distributed import ALONE, World
+from harness.strategies.strategy import Strategy
 from harness.task import Prediction
+from harness.training.dataloader import Step
+from harness.training.features import Layers, pick_layers
+from harness.training.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen
 
 
 @dataclass(frozen=True, slots=True)

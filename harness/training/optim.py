@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from harness.encoders.base import Encoder
-from harness.strategies.base import Strategy
+from harness.strategies.strategy import Strategy
 
 CARRIED, NO_DECAY = "encoder.", ".no_decay"
 SLANT_RATIO = 32

@@ -1,6 +1,6 @@
 """Running one cell in this process: train, choose the epoch on dev, predict test once, score, record.
 
-Nothing of Hydra is here: a :class:`harness.resolve.Cell` is plain data.
+Nothing of Hydra is here: a :class:`harness.config.resolve.Cell` is plain data.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from harness.assemble import Assembly, assemble
-from harness.curves import Curves
-from harness.ddp import ALONE, World
-from harness.devices import pick_device
-from harness.epochs import EpochChoice, StepProgress
-from harness.events import Progress
-from harness.features.features import FeatureEncoder
-from harness.identity import ENGINE_VERSION
-from harness.loggers import current, logged
-from harness.predictions import Summary, write_predictions
-from harness.provenance import git_state, host, versions
-from harness.record import Costs, Record, write_config, write_record
-from harness.resolve import Cell
+from harness.config.cell_id import ENGINE_VERSION
+from harness.config.resolve import Cell
+from harness.core.events import Progress
+from harness.core.provenance import git_state, host, versions
+from harness.loggers.factory import current, logged
+from harness.processes.devices import pick_device
+from harness.processes.distributed import ALONE, World
+from harness.records.predictions import Summary, write_predictions
+from harness.records.record import Costs, Record, write_config, write_record
 from harness.task import Prediction
+from harness.training.assemble import Assembly, assemble
+from harness.training.callbacks import EpochChoice, StepProgress
+from harness.training.curves import Curves
+from harness.training.features import FeatureEncoder
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 CHECKPOINT = "model.safetensors"
@@ -45,7 +45,7 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     """Run ``cell`` and leave its record: in this process, or where it takes several devices in one for each.
 
     Args:
-        cell: from :func:`harness.resolve.prepare`.
+        cell: from :func:`harness.config.resolve.prepare`.
         progress: gets small dicts: ``phase``, ``done``, ``total``, ``epoch``, ``epochs``, ``score``,
             ``message``.
 
@@ -56,7 +56,7 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
         HarnessError: bad data or a run that diverged. The caller records failures.
     """
     if cell.config["trainer"]["devices"] > 1:
-        from harness.cell_ddp import run_ranks
+        from harness.processes.ranks import run_ranks
 
         return run_ranks(cell, progress)
     if cell.config["trainer"]["threads"]:
@@ -142,7 +142,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
 
 def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
     """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one,
-    and it knows of no other: what ranks share goes through :class:`harness.ddp.World`."""
+    and it knows of no other: what ranks share goes through :class:`harness.processes.distributed.World`."""
     config = cell.config["trainer"]
     return pl.Trainer(
         accelerator=config["accelerator"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.data.text import Example, Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.encoders.base import Tokenizer, Windowing
 
 Sequence_ = tuple[Text, ...]

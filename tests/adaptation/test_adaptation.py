@@ -14,25 +14,26 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from cells import composed
 from safetensors.torch import load_file
-from tiny_awd_lstm import awd_lstm_folder
-from tiny_elmo import elmo_folder
-from tiny_fasttext import fasttext_file
 
-from harness.adaptation.options import KEYS, Adapt, filled, members, parse, reason_against, resolved
-from harness.adaptation.run import Adapter
-from harness.assemble import assemble
-from harness.cell import run_cell
+from harness.adaptation.adapter import Adapter
+from harness.config.resolve import Cell, prepare
+from harness.core.paths import mini_dir
 from harness.data.text import Example, Text
-from harness.encoding import feature_key, load_carried
 from harness.errors import HarnessError
-from harness.paths import mini_dir
-from harness.predictions import read_predictions
 from harness.pretraining.base import Recipe
-from harness.resolve import Cell, prepare
-from harness.strategies.base import Strategy
+from harness.records.predictions import read_predictions
+from harness.strategies.adapt import KEYS, Adapt, filled, members, parse, reason_against, resolved
+from harness.strategies.strategy import Strategy
 from harness.task import Splits
+from harness.training.assemble import assemble
+from harness.training.encoding import feature_key, load_carried
+from harness.training.run import run_cell
+from tests.helpers.cells import composed
+from tests.helpers.paths import ROOT
+from tests.helpers.tiny_awd_lstm import awd_lstm_folder
+from tests.helpers.tiny_elmo import elmo_folder
+from tests.helpers.tiny_fasttext import fasttext_file
 
 ENCODERS = {
     "mini_static": ["encoder=mini_static"],
@@ -146,7 +147,7 @@ def test_what_cannot_be_meant_is_refused(value: Any, words: str) -> None:
 
 
 def test_every_strategy_of_the_installed_configuration_can_adapt() -> None:
-    for path in sorted((Path(__file__).parent.parent / "conf" / "strategy").glob("*.yaml")):
+    for path in sorted((ROOT / "conf" / "strategy").glob("*.yaml")):
         config = yaml.safe_load(path.read_text())
         assert set(config["adapt"]) == set(KEYS), path.stem
         assert set(config["adapt"].values()) == {None}
@@ -178,7 +179,7 @@ def test_what_cannot_be_continued_is_skipped_with_the_reason(tmp_path: Path) -> 
     )
     assert reason_against(electra.config["encoder"]) is None, "a generator is a masked language model"
     assert "compressed" in str(
-        reason_against({"_target_": "harness.encoders.fasttext.load", "path": "a.ftz"})
+        reason_against({"_target_": "harness.encoders.fasttext.encoder.load", "path": "a.ftz"})
     )
     own = reason_against({"_target_": "mine.load", "name": "mine"})
     assert own is not None
@@ -235,8 +236,8 @@ def test_cached_or_made_the_predictions_are_the_same(tmp_path: Path) -> None:
 
 def test_adapted_features_are_other_features(tmp_path: Path) -> None:
     plain, cell = (cell_of(tmp_path, "mini_gpt", "frozen", adapt=a) for a in (None, ONCE))
-    from harness.data.sequences import Sequences
-    from harness.resolve import read_data
+    from harness.config.resolve import read_data
+    from harness.training.sequences import Sequences
 
     task, splits = read_data(cell)
     sequences = Sequences.of(splits.train, joint=False)
@@ -277,8 +278,8 @@ def test_nothing_but_the_training_texts_decides_the_weights(tmp_path: Path, enco
             {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".f32")}
         )
         if encoder == "tiny_elmo":
-            from harness.encoders.elmo_files import read_options
-            from harness.encoders.elmo_weights import read_weights
+            from harness.encoders.elmo.files import read_options
+            from harness.encoders.elmo.weights import read_weights
 
             weights = read_weights(folder / "weights.hdf5", read_options(folder / "options.json"))
             found[-1] = {k: v.tobytes() for k, v in weights.items()}
@@ -396,9 +397,9 @@ def test_awd_lstm_with_its_own_vocabulary_gets_no_word(tmp_path: Path) -> None:
 
 
 def test_elmo_continues_with_the_softmax_beside_its_weights(tmp_path: Path) -> None:
-    from harness.encoders.elmo import load
-    from harness.pretraining.bilm import MARKERS, BiLM
-    from harness.pretraining.elmo import BiLMObjective
+    from harness.encoders.elmo.encoder import load
+    from harness.pretraining.objectives.bilm import BiLMObjective
+    from harness.pretraining.objectives.bilm_model import MARKERS, BiLM
 
     place = tmp_path / "elmo"
     encoder = load(name="elmo", path=elmo_folder(), cache_dir=tmp_path)
@@ -423,8 +424,8 @@ def test_elmo_continues_with_the_softmax_beside_its_weights(tmp_path: Path) -> N
 
 
 def test_word_vectors_move_where_the_texts_have_them_and_new_words_get_some(tmp_path: Path) -> None:
-    from harness.adaptation.vectors import load
-    from harness.encoders.static import load as load_file_of_vectors
+    from harness.adaptation.word_vectors import load
+    from harness.encoders.static.encoder import load as load_file_of_vectors
 
     path = tmp_path / "vectors.txt"
     draw = np.random.default_rng(0)

@@ -10,10 +10,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from benchmarks import claim_lines, claims
-from harness.leaderboard.bootstrap import Spread
-from harness.leaderboard.statistics import Sample
-from harness.record import Record, write_record
-from tests.cells import make_cell
+from harness.leaderboard.stats.bootstrap import Spread
+from harness.leaderboard.stats.comparisons import Sample
+from harness.records.record import Record, write_record
+from tests.helpers.cells import make_cell
 
 
 def jobs(overrides: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness.bodies.attention_flow import AttentionFlow, FlowAttention
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 from harness.errors import HarnessError
 
 torch.set_num_threads(1)

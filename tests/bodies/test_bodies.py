@@ -6,7 +6,7 @@ import torch
 
 from harness.bodies.bilstm import BiLSTM
 from harness.bodies.none import NoBody
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 from harness.encoders.scalar_mix import ScalarMix
 
 

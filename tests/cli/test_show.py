@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import labels, write
+from harness_tasks.classification.task import TextClassification
+from harness_tasks.tagging.task import Tagging
 
-from harness.commands.by_class import by_class
-from harness.commands.show import describe
+from harness.cli.per_class import by_class
+from harness.cli.show import describe
 from harness.data.text import Example, Text
-from harness.predictions import write_predictions
-from harness.record import Record
+from harness.records.predictions import write_predictions
+from harness.records.record import Record
 from harness.task import Prediction
-from tasks.classification.task import TextClassification
-from tasks.tagging.task import Tagging
+from tests.helpers.boards import labels, write
 
 
 def table(folder: Path) -> dict[str, list[float | None]]:

@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.overrides import quote_text, split_values
+from harness.config.overrides import quote_text, split_values
 
 
 def parse(argument: str) -> list[Any]:

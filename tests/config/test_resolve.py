@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cells import composed, make_cell
 
-from harness.cell import run_cell
+from harness.config.cell_id import identity, slug
+from harness.config.resolve import Cell, prepare, verify
+from harness.config.skips import is_table
 from harness.errors import HarnessError
-from harness.identity import identity, slug
-from harness.resolve import Cell, prepare, verify
-from harness.skips import is_table
+from harness.training.run import run_cell
+from tests.helpers.cells import composed, make_cell
 
 BERT = ["encoder=mini_bert", "task=mini_topic"]
 

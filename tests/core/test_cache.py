@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.features.store import Store
+from harness.core.cache import Store
 
 
 def worker(root: Path, built: Path, slow: bool) -> None:

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import scipy.stats
 import yaml
-from cells import composed
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from harness.build import build
-from harness.data.counts import Counts, locate
+from harness.core.instantiate import build
+from harness.core.paths import conf_dir
+from harness.data.statistics import Counts, locate
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.paths import conf_dir
-from harness.predictions import read_counts, read_predictions, write_predictions
+from harness.records.predictions import read_counts, read_predictions, write_predictions
 from harness.task import Counted, Prediction
+from tests.helpers.cells import composed
 
 KINDS = {yaml.safe_load(p.read_text()).get("kind") for p in conf_dir().glob("task/*.yaml")} - {None}
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -171,7 +171,7 @@ def test_an_aggregate_that_is_none_is_refused() -> None:
 
 
 def test_predictions_that_differ_by_rounding_are_one_answer() -> None:
-    from tasks.regression.counts import AGGREGATE, count
+    from harness_tasks.regression.counts import AGGREGATE, count
 
     random = np.random.default_rng(0)
     gold = random.random(50) * 5

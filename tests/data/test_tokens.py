@@ -6,7 +6,7 @@ import torch
 
 from harness.data.batch import IGNORE, Batch
 from harness.data.text import Example, Text
-from harness.data.units import UnitRow, Units, last_true, pool, pooled_size, word_states
+from harness.data.tokens import UnitRow, Units, last_true, pool, pooled_size, word_states
 
 
 def row(word_ids: list[int], word_units: list[int], *, segment: list[int] | None = None) -> UnitRow:

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import harness
-from harness.encoders.api import encoder_config
+from harness.core.paths import conf_dir
 from harness.encoders.base import Encoder
 from harness.encoders.download import fetch, single_file
+from harness.encoders.loading import encoder_config
 from harness.errors import HarnessError
-from harness.paths import conf_dir
 
 torch.set_num_threads(1)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.record import Costs, Record, write_record
+from harness.records.record import Costs, Record, write_record
 
-CLASSIFIED = "tasks.classification.counts.AGGREGATE"
+CLASSIFIED = "harness_tasks.classification.counts.AGGREGATE"
 HOSTILE = "</script><script>window.broken=1</script><b class='hostile'>&amp;x"
 SYSTEMS = [
     ("glove", "frozen", 0.62),

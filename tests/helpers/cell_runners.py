@@ -12,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.record import Record, write_config, write_record
-from harness.resolve import Cell
+from harness.records.record import Record, write_config, write_record
 
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
@@ -29,7 +29,7 @@ def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = Non
 
 
 def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
-    """In place of harness.resolve.prepare: the cell's name is its rate, its act the encoder's path."""
+    """In place of harness.config.resolve.prepare: the cell's name is its rate, its act the encoder's path."""
     rate = str(config["optimizer"]["lr"])
     if rate == "-1":
         raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")
@@ -47,7 +47,7 @@ def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
 
 
 def read_data(cell: Cell) -> tuple[Any, Any]:
-    """In place of harness.resolve.read_data: data that need a word."""
+    """In place of harness.config.resolve.read_data: data that need a word."""
     return SimpleNamespace(name="t"), SimpleNamespace(notes=["dev: 10 % cut from train with seed 13"])
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness.paths import conf_dir
-from harness.resolve import Cell, prepare
-from harness.resolvers import register
+from harness.config.resolve import Cell, prepare
+from harness.core.paths import conf_dir
+from harness.core.resolvers import register
 
 
 def composed(*overrides: str) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cell_runners
-
-from harness.record import Record
-from harness.resolve import Cell
+from harness.config.resolve import Cell
+from harness.records.record import Record
+from tests.helpers import cell_runners
 
 MEET_SECONDS = 40.0
 ROLES = ("meet:2", "meet:2", "segfault", "orphan")
@@ -46,11 +45,13 @@ def _meet(cell: Cell, count: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """The command line, with resolving and running replaced."""
-    from harness import cli, resolve, sweep
+    from harness.cli.main import main as cli
+    from harness.config import resolve
+    from harness.sweeps import launch
 
     resolve.prepare = cell_runners.prepare  # type: ignore[assignment]
     resolve.read_data = cell_runners.read_data
-    sweep.RUNNER, sweep.PRELOAD = "cluster_runners:act", ("cell_runners",)
+    launch.RUNNER, launch.PRELOAD = "tests.helpers.cluster_runners:act", ("tests.helpers.cell_runners",)
     return cli.main(arguments)
 
 

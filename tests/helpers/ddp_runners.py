@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.cell_ddp import run_ranks
-from harness.child import DISTRIBUTED
-from harness.record import Record
-from harness.resolve import Cell
+from harness.config.resolve import Cell
+from harness.processes.ranks import run_ranks
+from harness.processes.worker import DISTRIBUTED
+from harness.records.record import Record
 
 Progress = Callable[[dict[str, Any]], None]
 FOREVER = 120.0
@@ -26,7 +26,7 @@ FOREVER = 120.0
 def cell_runner(cell: Cell, progress: Progress) -> Record:
     """In the cell's process, as the pool calls it."""
     (cell.folder / "cell").write_text(str(os.getpid()))
-    return run_ranks(cell, progress, runner="ddp_runners:rank_runner")
+    return run_ranks(cell, progress, runner="tests.helpers.ddp_runners:rank_runner")
 
 
 def rank_runner(cell: Cell, progress: Progress, world: Any) -> None:
@@ -43,9 +43,9 @@ def _watched(cell: Cell, progress: Progress, world: Any) -> None:
     """A real run; each rank notes its weights after each epoch, its seed, and what it sees around it."""
     import torch
 
-    from harness.cell import run_here
-    from harness.ddp import bit_sums
-    from harness.model import TransferModel
+    from harness.processes.distributed import bit_sums
+    from harness.training.module import TransferModel
+    from harness.training.run import run_here
 
     seen: dict[str, Any] = {"weights": []}
     check = TransferModel.check_ranks
@@ -67,8 +67,8 @@ def _in_training(act: Callable[[Cell], None]) -> Callable[[Cell, Progress, Any],
     """A real run in which ``act`` befalls the second rank at its third step."""
 
     def fate(cell: Cell, progress: Progress, world: Any) -> None:
-        from harness.cell import run_here
-        from harness.model import TransferModel
+        from harness.training.module import TransferModel
+        from harness.training.run import run_here
 
         step = TransferModel.training_step
 
@@ -108,11 +108,10 @@ _FATES: dict[str, Callable[[Cell, Progress, Any], None]] = {
 
 def main(folder: Path, fates: list[dict[str, Any]]) -> None:
     """One sweep over two slots; ``finished.json`` says when each cell ended."""
-    from cells import make_cell
-
-    from harness.pool import Pool
-    from harness.progress import Counts, SilentDisplay
-    from harness.slots import Slot
+    from harness.processes.slots import Slot
+    from harness.sweeps.pool import Pool
+    from harness.sweeps.progress import Counts, SilentDisplay
+    from tests.helpers.cells import make_cell
 
     finished: dict[str, float] = {}
 
@@ -129,8 +128,8 @@ def main(folder: Path, fates: list[dict[str, Any]]) -> None:
     Pool(
         slots=[Slot(None, 2), Slot(None, 2)],
         display=Clock(Counts(expect=len(todo))),
-        runner="ddp_runners:cell_runner",
-        preload=("harness.preload", "ddp_runners"),
+        runner="tests.helpers.ddp_runners:cell_runner",
+        preload=("harness.processes.preload", "tests.helpers.ddp_runners"),
     ).run(todo)
     (folder / "finished.json").write_text(json.dumps(finished))
 

@@ -7,9 +7,9 @@ import signal
 import time
 from typing import Any
 
-from harness import loggers
-from harness.record import Record, write_config
-from harness.resolve import Cell
+from harness.config.resolve import Cell
+from harness.loggers import factory
+from harness.records.record import Record, write_config
 
 
 class First:
@@ -19,14 +19,14 @@ class First:
 def killed(cell: Cell, progress: Any) -> Record:
     """Tells the logger of three steps and is killed."""
     write_config(cell.folder, cell.config)
-    return loggers.logged(_killed)(cell, progress, First())
+    return factory.logged(_killed)(cell, progress, First())
 
 
 def _killed(cell: Cell, progress: Any, world: Any) -> Record:
     for step in (1, 2, 3):
-        loggers.current().log_metrics({"loss": 1.0 / step}, step=step)
+        factory.current().log_metrics({"loss": 1.0 / step}, step=step)
     limit = time.monotonic() + 20
-    from harness.wandb_runs import curve
+    from harness.loggers.wandb import curve
 
     while time.monotonic() < limit:  # until it is on disk
         if any(len(curve(f)) == 3 for f in cell.folder.glob("wandb/*run-*/run-*.wandb")):

@@ -25,7 +25,7 @@ def _die() -> None:
 
 def _while_writing(number: int, share: float) -> None:
     """While the ``number``-th state is written, ``share`` of it being there; all of it: under its name."""
-    from harness.pretraining.kept import Kept
+    from harness.pretraining.checkpoint_files import Kept
 
     original, calls = Kept.write, []
 
@@ -89,7 +89,7 @@ def _run(arguments: list[str], fate: list[Any] | None, log: str) -> int:
             os.dup2(out, 2)
             if fate and fate[0] != "after":
                 FATES[fate[0]](*fate[1:])
-            from harness.cli import main as command
+            from harness.cli.main import main as command
 
             code = command(["pretrain", *arguments])
         finally:
@@ -101,7 +101,7 @@ def _run(arguments: list[str], fate: list[Any] | None, log: str) -> int:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    for module in ("harness.preload", "harness.pretraining.trainer", "gensim.models"):
+    for module in ("harness.processes.preload", "harness.pretraining.trainer", "gensim.models"):
         importlib.import_module(module)
     told = []
     for job in jobs:

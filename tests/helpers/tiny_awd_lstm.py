@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from harness.encoders.awd_lstm import write_fastai, write_model
-from harness.encoders.awd_lstm_model import AwdLstm, AwdLstmLM, Sizes
+from harness.encoders.awd_lstm.encoder import write_fastai, write_model
+from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Sizes
 
 SPECIALS = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")
 WORDS = (

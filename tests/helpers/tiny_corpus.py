@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from harness.pretraining.settings import checked, compose
+from harness.pretraining.config import checked, compose
 
 NAMES, VERBS, THINGS = ("Ana", "Ben", "Cleo", "Dov"), ("sees", "likes", "paints"), ("it", "them", "Kiev")
 TINY = {

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.encoders.elmo_files import ElmoOptions, cell_key, shapes
-from harness.encoders.elmo_weights import write
+from harness.encoders.elmo.files import ElmoOptions, cell_key, shapes
+from harness.encoders.elmo.weights import write
 
 TINY = ElmoOptions(
     dim=12, projection_dim=8, n_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True,

@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from harness.errors import HarnessError
-from harness.leaderboard.board import make_board
 from harness.leaderboard.command import main
-from harness.leaderboard.configs import UNSET, lookup
-from harness.leaderboard.screen import terminal
-from harness.record import Costs, Record, write_record
+from harness.leaderboard.render.terminal import terminal
+from harness.leaderboard.table.board import make_board
+from harness.leaderboard.table.configs import UNSET, lookup
+from harness.records.record import Costs, Record, write_record
 
 Rows = Callable[..., list[dict[str, Any]]]
 HOSTILE = 'a|b,"c"\n*한국어*\x1b[31m <x> `d`'

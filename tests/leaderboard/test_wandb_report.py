@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from harness.errors import HarnessError
-from harness.leaderboard import board, publish
+from harness.leaderboard import wandb_report
 from harness.leaderboard.command import main
-from tests.boards import labels
+from harness.leaderboard.table import board
+from tests.helpers.boards import labels
 
 FILES = {"report.html", "leaderboard.json", "leaderboard.csv", "leaderboard.md", "seeds.json", "plan.json"}
 
@@ -64,12 +65,12 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     module.Html = lambda text, inject: text  # type: ignore[attr-defined]
     module.plot = types.SimpleNamespace(scatter=lambda *a, **k: ("scatter", a[1:], k))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
-    monkeypatch.setattr(publish, "offline", lambda: "")
+    monkeypatch.setattr(wandb_report, "offline", lambda: "")
     saved = [
         types.SimpleNamespace(save=lambda n=n: told.append(("save", n)), url=f"https://site/{n}")
         for n in "wr"
     ]
-    monkeypatch.setattr(publish, "dashboards", lambda *a, **k: tuple(saved))
+    monkeypatch.setattr(wandb_report, "dashboards", lambda *a, **k: tuple(saved))
     return told
 
 
@@ -97,10 +98,10 @@ def test_without_a_key_or_a_server_nothing_is_sent(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    assert "no API key" in publish.offline()
+    assert "no API key" in wandb_report.offline()
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    assert "cannot be reached" in publish.offline()
+    assert "cannot be reached" in wandb_report.offline()
 
 
 def test_online_sends_tables_plots_files_and_dashboards(
@@ -148,6 +149,6 @@ def test_dashboards_are_what_wandb_workspaces_takes(results: Path) -> None:
     pytest.importorskip("wandb_workspaces")
     found = board.read(results)
     made = board.make_board(found.records, configs=found.configs)
-    workspace, report = publish.dashboards(made, entity="me", project="p")
+    workspace, report = wandb_report.dashboards(made, entity="me", project="p")
     assert [section.name for section in workspace.sections] == ["Tables", "Score and cost"]
     assert "| a | full |" in report.blocks[0].text

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cells import make_cell
 
-from harness import cli, loggers, sweep, wandb_runs
-from harness.cell import run_cell
+from harness.cli.main import main
+from harness.core.redaction import refuse_secrets, shown_config
 from harness.errors import HarnessError
-from harness.predictions import read_predictions
-from harness.privacy import refuse_secrets, shown_config
-from harness.record import read_record
+from harness.loggers import factory, wandb
+from harness.records.predictions import read_predictions
+from harness.records.record import read_record
+from harness.sweeps import launch
+from harness.training.run import run_cell
+from tests.helpers.cells import make_cell
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 CELL = ("debug=fast", "task=mini_topic", "encoder=mini_static", "strategy=frozen", "trainer.threads=1")
@@ -46,10 +48,10 @@ def content(file: Path) -> dict[str, Any]:
     """A run's file as plain data: the run, its configuration, points, summary and exit code. The process that
     writes it can be a moment behind the one that ended the run."""
     until = time.monotonic() + 10
-    while time.monotonic() < until and not any(r.HasField("exit") for r in wandb_runs.read_run(file)):
+    while time.monotonic() < until and not any(r.HasField("exit") for r in wandb.read_run(file)):
         time.sleep(0.1)
-    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_runs.curve(file), "exit": None}
-    for record in wandb_runs.read_run(file):
+    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb.curve(file), "exit": None}
+    for record in wandb.read_run(file):
         if record.HasField("run"):
             out["run"] = record.run
             out["config"] |= {u.key: json.loads(u.value_json) for u in record.run.config.update}
@@ -75,7 +77,7 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
     same in all modes."""
     command = ["-m", *CELL, "seed=0,1,2", "logger=wandb"]
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert cli.main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
+    assert main.main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
     found = [content(f) for f in runs(folder / "offline")]
     assert len({f["run"].run_id for f in found}) == len(found) == 3
     assert sorted(f["config"]["seed"] for f in found) == [0, 1, 2]
@@ -84,12 +86,12 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
     assert not [p for p in (folder / "offline").rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
 
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    assert cli.main([*command, "results_dir=disabled"]) == 0
+    assert main.main([*command, "results_dir=disabled"]) == 0
     assert not list((folder / "disabled").rglob("*wandb*"))
 
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name)
-    assert cli.main([*command[:-2], "seed=0", "logger=wandb", "results_dir=unset"]) == 0
+    assert main.main([*command[:-2], "seed=0", "logger=wandb", "results_dir=unset"]) == 0
     assert len(runs(folder / "unset")) == 1
     offline = predictions(folder / "offline")
     assert len(offline) == 3
@@ -123,7 +125,7 @@ def _check_run(told: dict[str, Any], results: Path) -> None:
 def test_a_cell_that_runs_again_is_still_one_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = make_cell(folder, *CELL, "logger=wandb", "logger.mode=offline")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.cell.assemble", _no_data)
+        patch.setattr("harness.training.run.assemble", _no_data)
         with pytest.raises(HarnessError):
             run_cell(cell)
     (failed,) = [content(f) for f in runs(folder / "results")]
@@ -145,9 +147,9 @@ def _no_data(*_: Any, **__: Any) -> None:
 def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, runner: str, losses: list[float]
 ) -> None:
-    monkeypatch.setattr(sweep, "RUNNER", f"logger_runners:{runner}")
-    monkeypatch.setattr(sweep, "PRELOAD", ())
-    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
+    monkeypatch.setattr(launch, "RUNNER", f"logger_runners:{runner}")
+    monkeypatch.setattr(launch, "PRELOAD", ())
+    assert main.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
     (told,) = [content(f) for f in runs(folder / "results")]
     assert told["exit"] == 1
     assert told["summary"]["status"] == "failed"
@@ -187,7 +189,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else found(name, *a)
     )
-    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 2
+    assert main.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 2
     assert "pip install 'transfer-harness[wandb]'" in capsys.readouterr().err
     assert not (folder / "results").exists()
 
@@ -196,7 +198,7 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_secrets_are_refused_and_never_repeated(
     folder: Path, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
+    assert main.main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
     told = capsys.readouterr()
     assert "a secret has no place in a configuration" in told.err
     assert KEY not in told.err + told.out
@@ -217,17 +219,17 @@ def test_online_without_a_key_or_a_way_is_refused_at_once(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: name if name == "wandb" else found(name, *a)
     )
-    for name in (*wandb_runs.PROXIES, *map(str.lower, wandb_runs.PROXIES)):
+    for name in (*wandb.PROXIES, *map(str.lower, wandb.PROXIES)):
         monkeypatch.delenv(name, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
     command = ["-m", *CELL, "seed=0", "logger=wandb", "logger.mode=online"]
-    assert cli.main(command) == 2
+    assert main.main(command) == 2
     assert "127.0.0.1 cannot be reached" in capsys.readouterr().err
     monkeypatch.delenv("WANDB_API_KEY")
     monkeypatch.setenv("NETRC", os.devnull)
-    assert cli.main(command) == 2
+    assert main.main(command) == 2
     assert "there is no API key for 127.0.0.1" in capsys.readouterr().err
     assert not (folder / "results").exists()
 
@@ -237,11 +239,11 @@ def test_the_mode_is_as_given_then_as_the_environment_says(monkeypatch: pytest.M
         monkeypatch.delenv("WANDB_MODE", raising=False)
         if told:
             monkeypatch.setenv("WANDB_MODE", told)
-        assert loggers.wandb_mode({"mode": None}) == mode
-        assert loggers.wandb_mode({"mode": "offline"}) == "offline"
+        assert factory.wandb_mode({"mode": None}) == mode
+        assert factory.wandb_mode({"mode": "offline"}) == "offline"
     monkeypatch.setenv("WANDB_MODE", "onlin")
     with pytest.raises(HarnessError, match=r"WANDB_MODE=onlin: did you mean online"):
-        loggers.wandb_mode({})
+        factory.wandb_mode({})
 
 
 def test_what_is_shown_has_no_places_and_no_secrets() -> None:
@@ -259,7 +261,7 @@ def test_what_is_shown_has_no_places_and_no_secrets() -> None:
 
 @pytest.mark.parametrize("value", ["words", ["x" * 65], [["a"]]])
 def test_tags_are_short_words(folder: Path, value: Any) -> None:
-    from harness.settings import SECTIONS
+    from harness.config.schema import SECTIONS
 
     with pytest.raises(HarnessError, match=r"logger\.tags"):
         SECTIONS["logger"]["tags"]("logger.tags", value)

@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 
 import harness
 from harness.errors import HarnessError
-from harness.pretraining import bert, trainer
-from harness.pretraining.corpus import read_corpus
+from harness.pretraining import trainer
+from harness.pretraining.config import checked, compose
 from harness.pretraining.job import job_identity, run_job, the_pretrainer
-from harness.pretraining.pseudo import spread
-from harness.pretraining.settings import checked, compose
-from harness.pretraining.word_pieces import END, SPECIAL
-from tests.tiny_corpus import config, write
+from harness.pretraining.objectives import masked_lm
+from harness.pretraining.objectives.pseudo_perplexity import spread
+from harness.pretraining.text.corpus import read_corpus
+from harness.pretraining.text.tokenizers import END, SPECIAL
+from tests.helpers.tiny_corpus import config, write
 
 PAIR = (
     "experiment=controlled_pretraining",
@@ -77,9 +78,9 @@ def test_a_pair_has_the_same_parameters_rows_and_steps(pieces: str, tmp_path: Pa
         for masked, causal in zip(*(o.batches(seed=3, epoch=epoch) for o in theirs), strict=True):
             assert (masked.tokens, masked.words) == (causal.tokens, causal.words)
             labels = masked.tensors["labels"]
-            true = torch.where(labels == bert.NO_LOSS, masked.tensors["input_ids"], labels)[:, 1:]
+            true = torch.where(labels == masked_lm.NO_LOSS, masked.tensors["input_ids"], labels)[:, 1:]
             shown = causal.tensors["input_ids"][:, 1:]
-            text = masked.tensors["attention_mask"][:, 1:].bool() & (true != bert.SEP)
+            text = masked.tensors["attention_mask"][:, 1:].bool() & (true != masked_lm.SEP)
             assert torch.equal(true[text], shown[:, : true.shape[1]][text[:, : shown.shape[1]]])
     models = []
     for objective in theirs:
@@ -113,7 +114,7 @@ def test_byte_pairs_serve_bert_and_word_pieces_gpt(tmp_path: Path) -> None:
     assert record["vocabulary"] == len(own) + len(SPECIAL)
     ids = taken(LINE).input_ids
     assert taken.convert_ids_to_tokens(ids)[1:-1] == own.tokenize(LINE)
-    assert [ids[0], ids[-1], taken.mask_token_id] == [bert.CLS, bert.SEP, bert.MASK]
+    assert [ids[0], ids[-1], taken.mask_token_id] == [masked_lm.CLS, masked_lm.SEP, masked_lm.MASK]
     assert taken.convert_ids_to_tokens(range(6)) == [*SPECIAL, END]
     causal, record = made("gpt", tmp_path, "causal", f"encoder.tokenizer={masked / 'tokenizer.json'}")
     assert record["vocabulary"] == len(taken)
@@ -167,7 +168,7 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
     for line in chosen:
         ids = tokenizer(line).input_ids
         for at in range(1, len(ids) - 1):
-            shown = torch.tensor([[*ids[:at], bert.MASK, *ids[at + 1 :]]])
+            shown = torch.tensor([[*ids[:at], masked_lm.MASK, *ids[at + 1 :]]])
             with torch.no_grad():
                 nll -= float(model(input_ids=shown).logits[0, at].log_softmax(-1)[ids[at]])
             pieces += 1

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from harness.ddp import Group
 from harness.errors import HarnessError
 from harness.pretraining.base import Loss
-from harness.pretraining.corpus import read_corpus
+from harness.pretraining.config import work_folder
+from harness.pretraining.distributed import Step, minimised, share_carry, whole_carry
 from harness.pretraining.job import run_job, the_pretrainer
-from harness.pretraining.ranks import Step, minimised, share_carry, whole_carry
-from harness.pretraining.settings import work_folder
-from tests.tiny_corpus import config, write
+from harness.pretraining.text.corpus import read_corpus
+from harness.processes.distributed import Group
+from tests.helpers.tiny_corpus import config, write
 
 STILL = {
     "bert": ["encoder.dropout=0"],

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import harness
-from harness.pretraining.half import halve
-from tests.tiny_elmo import TINY
+from harness.pretraining.half_precision import halve
+from tests.helpers.tiny_elmo import TINY
 
 
 def test_numbers_are_halved_all_else_stays(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_numbers_are_halved_all_else_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["elmo"])
 def test_a_reader_turns_them_back_into_full_precision(family: str, tmp_path: Path) -> None:
-    from harness.encoders.elmo import ElmoEncoder
+    from harness.encoders.elmo.encoder import ElmoEncoder
 
     torch.manual_seed(0)
     ElmoEncoder(TINY, None, name="x", dropout=0.0).save(tmp_path)

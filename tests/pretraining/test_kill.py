@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.pretraining.kept import Kept
-from tests.tiny_corpus import ALL, arguments, write
+from harness.pretraining.checkpoint_files import Kept
+from tests.helpers.paths import ROOT
+from tests.helpers.tiny_corpus import ALL, arguments, write
 
 OFTEN = ("trainer.checkpoint_seconds=0", "budget.steps=null", "budget.epochs=6")
 TOLD = ("pretrain.json", "curves.csv")
@@ -29,7 +30,7 @@ def job(family: str, folder: Path, name: str, *fates: Fate, more: tuple[str, ...
 
 
 def run(jobs: list[dict[str, Any]]) -> list[list[int]]:
-    runner = Path(__file__).with_name("pretraining_runners.py")
+    runner = ROOT / "tests" / "helpers" / "pretraining_runners.py"
     done = subprocess.run(
         [sys.executable, str(runner), json.dumps(jobs)],
         env={**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},

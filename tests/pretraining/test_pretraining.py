@@ -15,13 +15,13 @@ import torch
 
 import harness
 from harness.errors import HarnessError
-from harness.pretraining import awd_lstm, bert
 from harness.pretraining.base import Batch
-from harness.pretraining.corpus import Corpus, read_corpus
+from harness.pretraining.config import work_folder
 from harness.pretraining.job import RECORD, run_job, the_pretrainer
-from harness.pretraining.pieces import Pieces, beginnings, pack
-from harness.pretraining.settings import work_folder
-from tests.tiny_corpus import TINY, config, go_away, write
+from harness.pretraining.objectives import masked_lm, word_lm
+from harness.pretraining.text.corpus import Corpus, read_corpus
+from harness.pretraining.text.packing import Pieces, beginnings, pack
+from tests.helpers.tiny_corpus import TINY, config, go_away, write
 
 FAMILIES = tuple(TINY)
 
@@ -144,7 +144,7 @@ def test_of_a_long_held_out_text_every_nth_row_is_measured(
     whole = objective.held_out(model)
     assert objective.notes == []
     rows = objective._single_rows(objective.test, np.zeros(len(objective.test), bool))
-    monkeypatch.setattr(bert, "MEASURED", sum(len(r.ids) for r in rows) / 3)
+    monkeypatch.setattr(masked_lm, "MEASURED", sum(len(r.ids) for r in rows) / 3)
     part = objective.held_out(model)
     assert objective.notes == [f"the loss is measured on every 3-th of {len(rows)} held-out rows"]
     assert part.predicted == sum(int((r.ids >= 5).sum()) for r in rows[::3]) < whole.predicted
@@ -197,34 +197,34 @@ def test_one_pass_reads_every_word_once(family: str, corpus: Corpus) -> None:
 
 def test_masking_has_its_shares() -> None:
     rng = np.random.default_rng(0)
-    ids = rng.integers(len(bert.SPECIAL), 1000, (400, 100))
-    ids[:, 0], ids[:, -1], ids[::2, 60:] = bert.CLS, bert.SEP, bert.PAD
-    shown, labels = bert.mask(ids, size=1000, rng=rng)
-    chosen = labels != bert.NO_LOSS
-    text = ids >= len(bert.SPECIAL)
+    ids = rng.integers(len(masked_lm.SPECIAL), 1000, (400, 100))
+    ids[:, 0], ids[:, -1], ids[::2, 60:] = masked_lm.CLS, masked_lm.SEP, masked_lm.PAD
+    shown, labels = masked_lm.mask(ids, size=1000, rng=rng)
+    chosen = labels != masked_lm.NO_LOSS
+    text = ids >= len(masked_lm.SPECIAL)
     assert not (chosen & ~text).any()
     assert (np.abs(chosen.sum(1) - 0.15 * text.sum(1)) <= 0.5).all()
     assert (labels[chosen] == ids[chosen]).all()
     assert (shown[~chosen] == ids[~chosen]).all()
-    shares = [(shown == bert.MASK)[chosen].mean(), (shown == ids)[chosen].mean()]
+    shares = [(shown == masked_lm.MASK)[chosen].mean(), (shown == ids)[chosen].mean()]
     assert shares == pytest.approx([0.8, 0.1], abs=0.02)
-    assert not np.isin(shown[chosen & (shown != bert.MASK)], range(len(bert.SPECIAL))).any()
+    assert not np.isin(shown[chosen & (shown != masked_lm.MASK)], range(len(masked_lm.SPECIAL))).any()
 
 
 def test_a_row_of_one_piece_is_masked_too() -> None:
-    shown, labels = bert.mask(np.array([[2, 9, 3]]), size=10, rng=np.random.default_rng(0))
-    assert labels.tolist() == [[bert.NO_LOSS, 9, bert.NO_LOSS]]
+    shown, labels = masked_lm.mask(np.array([[2, 9, 3]]), size=10, rng=np.random.default_rng(0))
+    assert labels.tolist() == [[masked_lm.NO_LOSS, 9, masked_lm.NO_LOSS]]
     assert shown[0, 0] == 2
 
 
 def test_held_out_masking_takes_every_piece_once() -> None:
     ids = torch.tensor([[2, *range(5, 25), 3], [2, 5, 6, 3, *[0] * 18]])
     seen = torch.zeros_like(ids)
-    for offset in range(bert.ROUNDS):
-        shown, labels = bert.mask_every(ids, offset)
-        seen += labels != bert.NO_LOSS
-        assert ((shown == bert.MASK) == (labels != bert.NO_LOSS)).all()
-    assert torch.equal(seen, (ids >= len(bert.SPECIAL)).long())
+    for offset in range(masked_lm.ROUNDS):
+        shown, labels = masked_lm.mask_every(ids, offset)
+        seen += labels != masked_lm.NO_LOSS
+        assert ((shown == masked_lm.MASK) == (labels != masked_lm.NO_LOSS)).all()
+    assert torch.equal(seen, (ids >= len(masked_lm.SPECIAL)).long())
 
 
 def letters(tokenizer: Any, ids: Any) -> str:
@@ -249,15 +249,15 @@ def test_rows_of_a_line_come_first_and_long_ones_after_some_passes(corpus: Corpu
 
 def test_next_sentence_pairs(corpus: Corpus) -> None:
     objective = prepared("bert", corpus, "encoder.next_sentence=true")
-    rows = [r for e in range(40) for r in bert.pairs(objective.train, 21, np.random.default_rng(e))]
+    rows = [r for e in range(40) for r in masked_lm.pairs(objective.train, 21, np.random.default_rng(e))]
     assert np.mean([r.other for r in rows]) == pytest.approx(0.5, abs=0.15)
     texts = ["".join(d).replace(" ", "") for d in corpus.train]
     for row in rows[:200]:
         assert len(row.ids) <= 24
-        assert (row.ids == bert.SEP).sum() == 2
+        assert (row.ids == masked_lm.SEP).sum() == 2
         first = row.ids[row.segments == 0]
-        assert first[0] == bert.CLS
-        assert first[-1] == bert.SEP
+        assert first[0] == masked_lm.CLS
+        assert first[-1] == masked_lm.SEP
         if not row.other:
             whole = letters(objective.tokenizer, row.ids)
             assert any(whole in text for text in texts)
@@ -310,9 +310,9 @@ def test_awd_lstm_reads_on_from_batch_to_batch(backwards: bool, corpus: Corpus) 
     gold = torch.cat([b.tensors["labels"] for b in batches], 1)
     assert torch.equal(rows[:, 1:], gold[:, :-1])
     text = [objective.words[i] for i in rows[0].tolist()]
-    end = text.index(awd_lstm.BOS, 1)
+    end = text.index(word_lm.BOS, 1)
     document = text[1:end][:: -1 if backwards else 1]
-    texts = [awd_lstm._tokens(d)[0] for d in corpus.train]
+    texts = [word_lm._tokens(d)[0] for d in corpus.train]
     assert document in texts
 
 
@@ -322,7 +322,7 @@ def test_held_out_likelihood_by_hand(family: str, corpus: Corpus) -> None:
     model = objective.build().eval()
     held = objective.held_out(model)
     nll, units = 0.0, 0
-    start = objective.end if family == "gpt" else awd_lstm.MARKERS.index(awd_lstm.BOS)
+    start = objective.end if family == "gpt" else word_lm.MARKERS.index(word_lm.BOS)
     for document in (d.ids.tolist() for d in objective.test):
         assert len(document) <= 72
         for at, unit in enumerate(document):
@@ -346,7 +346,7 @@ def scores(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 def test_vocabularies_do_not_depend_on_the_process(corpus: Corpus) -> None:
     lines = [line for d in corpus.train for line in d]
-    from harness.pretraining.word_pieces import byte_pair_tokenizer, word_piece_tokenizer
+    from harness.pretraining.text.tokenizers import byte_pair_tokenizer, word_piece_tokenizer
 
     for make in (
         lambda: word_piece_tokenizer(lines, size=90, lower=False, positions=24),
@@ -403,7 +403,7 @@ def test_another_command_starts_anew_when_it_may(
 def test_the_command_prints_and_refuses(
     corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.cli import main
+    from harness.cli.main import main
 
     out = tmp_path / "out"
     tiny = [*TINY["gpt"], "budget.steps=2", "trainer.accelerator=cpu", "trainer.threads=1"]
@@ -419,7 +419,7 @@ def test_the_command_prints_and_refuses(
 
 
 def test_what_is_said_last_suits_the_model() -> None:
-    from harness.commands.pretrain import next_command
+    from harness.cli.pretrain import next_command
 
     base = {"loads_as": "bert", "encoder_parameters": 110_000_000}
     assert next_command(base, name="bert", output="a b") == "harness encoder=bert encoder.path='a b'"

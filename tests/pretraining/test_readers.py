@@ -14,9 +14,9 @@ from torch import nn
 
 import harness
 from harness.data.text import split_words
-from harness.pretraining.corpus import Corpus, read_corpus
 from harness.pretraining.job import run_job
-from tests.tiny_corpus import config, write
+from harness.pretraining.text.corpus import Corpus, read_corpus
+from tests.helpers.tiny_corpus import config, write
 
 LINE = "Ana sees Kiev ."
 
@@ -123,9 +123,9 @@ def fastai_scores(weights: dict[str, torch.Tensor], ids: list[int]) -> torch.Ten
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_an_awd_lstm_under_fastais_names_gives_the_records_loss(backwards: bool, tmp_path: Path) -> None:
-    from harness.encoders.awd_lstm_checkpoint import read_checkpoint, write_fastai
-    from harness.encoders.awd_lstm_files import awd_lstm_files
-    from harness.encoders.fastai_rules import fastai_tokens
+    from harness.encoders.awd_lstm.checkpoint import read_checkpoint, write_fastai
+    from harness.encoders.awd_lstm.fastai_rules import fastai_tokens
+    from harness.encoders.awd_lstm.files import awd_lstm_files
 
     folder, record, corpus = trained("ulmfit", tmp_path, f"encoder.backwards={str(backwards).lower()}")
     found = read_checkpoint(awd_lstm_files({"path": str(folder)}, tmp_path / "cache"))
@@ -185,10 +185,10 @@ def test_gensim_reads_a_fasttext_model_and_composes_words_it_never_saw(tmp_path:
 
 def test_elmo_in_plain_numpy_from_its_two_files(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
-    from tiny_elmo import PlainElmo
 
-    from harness.encoders.elmo_files import read_options
-    from harness.encoders.elmo_weights import read_weights
+    from harness.encoders.elmo.files import read_options
+    from harness.encoders.elmo.weights import read_weights
+    from tests.helpers.tiny_elmo import PlainElmo
 
     folder, record, corpus = trained("elmo", tmp_path)
     raw = json.loads((folder / "options.json").read_text())

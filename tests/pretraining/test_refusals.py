@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from harness.commands.pretrain import summary
+from harness.cli.pretrain import summary
 from harness.errors import HarnessError
-from harness.pretraining import kept
+from harness.pretraining import checkpoint_files
 from harness.pretraining.base import HeldOut
-from harness.pretraining.corpus import read_corpus
+from harness.pretraining.config import work_folder
 from harness.pretraining.job import RECORD, run_job, the_pretrainer
-from harness.pretraining.settings import work_folder
-from tests.tiny_corpus import config, go_away, write
+from harness.pretraining.text.corpus import read_corpus
+from tests.helpers.tiny_corpus import config, go_away, write
 
 
 def quiet(_: str) -> None:
@@ -52,7 +52,7 @@ def weights(folder: Path) -> bytes:
     ],
 )
 def test_an_option_of_another_kind_is_refused_by_its_name(more: list[str], said: str) -> None:
-    from harness.pretraining.settings import checked, compose
+    from harness.pretraining.config import checked, compose
 
     first = [] if more[0].startswith("encoder=") else ["encoder=gpt"]
     with pytest.raises(HarnessError) as e:
@@ -80,14 +80,14 @@ def test_a_disk_that_fills_costs_no_more_than_what_was_not_kept(
     often = "trainer.checkpoint_seconds=0"
     mine, whole = (config("gpt", often, corpus=corpus_file, output=tmp_path / n) for n in ("out", "whole"))
     run_job(whole, say=quiet)
-    original = kept.Kept.write
+    original = checkpoint_files.Kept.write
 
-    def full(self: kept.Kept, step: int, *more: Any, **options: Any) -> Any:
+    def full(self: checkpoint_files.Kept, step: int, *more: Any, **options: Any) -> Any:
         if step == 12:
             raise OSError(28, "No space left on device")
         return original(self, step, *more, **options)
 
-    monkeypatch.setattr(kept.Kept, "write", full)
+    monkeypatch.setattr(checkpoint_files.Kept, "write", full)
     with pytest.raises(HarnessError, match=r"cannot be written \(No space left on device\)"):
         run_job(mine, say=quiet)
     monkeypatch.undo()

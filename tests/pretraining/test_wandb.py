@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import harness
-from harness import wandb_runs
 from harness.errors import HarnessError
-from harness.pretraining import logs, trainer
+from harness.loggers import wandb
+from harness.pretraining import loggers, trainer
 from harness.pretraining.job import run_job
-from tests.tiny_corpus import config, write
+from tests.helpers.tiny_corpus import config, write
 
 wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
 
@@ -22,8 +22,8 @@ wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reaso
 def content(output: Path) -> dict[str, Any]:
     """The one run's file as plain data."""
     (file,) = output.glob("wandb/*run-*/run-*.wandb")
-    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_runs.curve(file), "exit": None}
-    for record in wandb_runs.read_run(file):
+    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb.curve(file), "exit": None}
+    for record in wandb.read_run(file):
         if record.HasField("run"):
             out["run"] = record.run
             out["config"] |= {u.key: json.loads(u.value_json) for u in record.run.config.update}
@@ -54,7 +54,7 @@ def test_o15_a_run_holds_curves_configuration_and_measures_also_when_it_was_cut_
     record = run_job(given(tmp_path, "whole"), say=lambda _: None)
     assert record["files"] == plain["files"]
     told = content(tmp_path / "whole")
-    assert (told["exit"], told["run"].project, told["run"].job_type) == (0, logs.PROJECT, "pretrain")
+    assert (told["exit"], told["run"].project, told["run"].job_type) == (0, loggers.PROJECT, "pretrain")
     assert set(told["run"].tags) == {"gpt", "mini"}
     assert told["config"]["encoder"]["width"] == 16
     assert told["config"]["budget"]["steps"] == 50

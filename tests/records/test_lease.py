@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import lease as module
-from harness.lease import LEASE, Leases, holder
+from harness.records import lease as module
+from harness.records.lease import LEASE, Leases, holder
 
 
 def test_one_holder_at_a_time_and_nothing_left(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_one_holder_at_a_time_and_nothing_left(tmp_path: Path) -> None:
 
 
 def test_a_dead_holder_of_this_machine_is_followed_at_once(tmp_path: Path) -> None:
-    code = "import os, pathlib, sys; from harness.lease import Leases;"
+    code = "import os, pathlib, sys; from harness.records.lease import Leases;"
     code += "held = Leases().take(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert (tmp_path / LEASE).exists()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.config.resolve import Cell
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.outcome import previous
-from harness.predictions import read_predictions, write_predictions
-from harness.record import Costs, Record, iter_records, read_record, write_record
-from harness.resolve import Cell
+from harness.records.lifecycle import previous
+from harness.records.predictions import read_predictions, write_predictions
+from harness.records.record import Costs, Record, iter_records, read_record, write_record
 from harness.task import Prediction
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.predictions import read_predictions
-from harness.record import read_record
+from harness.records.predictions import read_predictions
+from harness.records.record import read_record
 
 KILLS = int(os.environ.get("HARNESS_KILLS", "30"))
 GRID = (

@@ -10,16 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cell_runners
 import pytest
-from cell_runners import make_cell
 
-from harness import cli, identity, resolve, stored, sweep
-from harness.checks import check_writable
+from harness.cli.main import main
+from harness.config import cell_id, resolve, stored
 from harness.errors import HarnessError
-from harness.progress import Counts, LiveDisplay, duration, event_text
-from harness.record import Record, read_record, write_config, write_record
-from harness.slots import Slot
+from harness.processes.slots import Slot
+from harness.records.record import Record, read_record, write_config, write_record
+from harness.sweeps import launch
+from harness.sweeps.checks import check_writable
+from harness.sweeps.progress import Counts, LiveDisplay, duration, event_text
+from tests.helpers import cell_runners
+from tests.helpers.cell_runners import make_cell
 
 Cli = Callable[..., int]
 
@@ -32,9 +34,9 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
     monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
-    monkeypatch.setattr(sweep, "RUNNER", "cell_runners:act")
-    monkeypatch.setattr(sweep, "PRELOAD", ("cell_runners",))
-    return lambda *arguments: cli.main(list(arguments))
+    monkeypatch.setattr(launch, "RUNNER", "tests.helpers.cell_runners:act")
+    monkeypatch.setattr(launch, "PRELOAD", ("tests.helpers.cell_runners",))
+    return lambda *arguments: main.main(list(arguments))
 
 
 def records(results: Path) -> dict[str, str]:
@@ -235,10 +237,10 @@ def test_a_clusters_process_raises_what_its_launcher_must_know(harness: Cli, tmp
         "optimizer": {"lr": 5}, "encoder": {"path": "raise"}, "results_dir": str(tmp_path / "r"), "seed": 0,
         "timeout": None, "fail_fast": False, "limit": None, "trainer": {},
     }  # fmt: skip
-    with pytest.raises(sweep.CellFailed, match="boom-5"):
-        sweep.run_job(OmegaConf.create(config))
+    with pytest.raises(launch.CellFailed, match="boom-5"):
+        launch.run_job(OmegaConf.create(config))
     config["optimizer"] = {"lr": 1}
-    assert sweep.run_job(OmegaConf.create(config)) == 0.5
+    assert launch.run_job(OmegaConf.create(config)) == 0.5
 
 
 @pytest.mark.parametrize("arguments", [("optimizer.lr=1",), ("-m", "optimizer.lr=1,2")])
@@ -287,9 +289,9 @@ def test_rerun_looks_first_whether_there_is_room_for_a_result(
 
 
 def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -> None:
-    from harness.commands.run import _archived
-    from harness.record import Record
-    from harness.sweep import Driver
+    from harness.cli.run import _archived
+    from harness.records.record import Record
+    from harness.sweeps.launch import Driver
 
     cells = [tmp_path / "results" / "t" / "e" / "s" / name / "seed-0" for name in ("a", "b")]
     for cell in cells:
@@ -306,13 +308,15 @@ def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -
 
 def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
-    slugs = {identity.slug(n) for n in names}
+    slugs = {cell_id.slug(n) for n in names}
     assert len(slugs) == 3
     assert all(len(s.encode()) <= 255 for s in slugs)
 
 
 def test_the_sweep_is_free_of_torch(tmp_path: Path) -> None:
-    code = "import harness.sweep, harness.commands.run, sys; assert not {'torch', 'hydra'} & set(sys.modules)"
+    code = (
+        "import harness.sweeps.launch, harness.cli.run, sys; assert not {'torch', 'hydra'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.record import read_record
+from harness.records.record import read_record
+from tests.helpers.paths import ROOT
 
 pytestmark = pytest.mark.long
 CELLS = (
@@ -85,7 +86,7 @@ def test_shared_memory_that_is_full_costs_nothing(more: tuple[str, ...], tmp_pat
 
 def test_a_record_and_a_checkpoint_that_were_cut_short(tmp_path: Path) -> None:
     """The record is set aside and its cell runs again; the checkpoint fails its own cells alone."""
-    from tiny_transformers import make_checkpoint
+    from tests.helpers.tiny_transformers import make_checkpoint
 
     whole, cut = make_checkpoint(tmp_path / "whole"), make_checkpoint(tmp_path / "cut")
     weights = cut / "model.safetensors"
@@ -120,14 +121,14 @@ def test_a_thousand_cells_cost_little_more_than_themselves(tmp_path: Path) -> No
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from cell_runners import make_cell
-from harness.pool import Pool
-from harness.progress import Counts, PlainDisplay
-from harness.slots import Slot
+from tests.helpers.cell_runners import make_cell
+from harness.sweeps.pool import Pool
+from harness.sweeps.progress import Counts, PlainDisplay
+from harness.processes.slots import Slot
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
-    options = dict(display=PlainDisplay(Counts(expect=1000)), runner="cell_runners:act")
-    options["preload"] = ("cell_runners",)
+    options = dict(display=PlainDisplay(Counts(expect=1000)), runner="tests.helpers.cell_runners:act")
+    options["preload"] = ("tests.helpers.cell_runners",)
     Pool(slots=[Slot(None, 1)] * 2, **options).run([make_cell(folder, "warm")])
     begun = time.monotonic()
     done = Pool(slots=[Slot(None, 1)] * 2, **options).run([make_cell(folder, f"c{n}") for n in range(1000)])
@@ -135,7 +136,7 @@ if __name__ == "__main__":
 """
     script = tmp_path / "many.py"
     script.write_text(code)
-    command = [sys.executable, str(script), str(Path(__file__).parent), str(tmp_path / "results")]
+    command = [sys.executable, str(script), str(ROOT), str(tmp_path / "results")]
     out = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True).stdout.split()
     print(f"{float(out[-1]):.3f} s a cell")
     assert out[-2] == "1000"

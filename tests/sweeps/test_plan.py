@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cell_runners import make_cell
 
-from harness.plan import Plan, describe, estimates
-from harness.record import Costs, Record, write_record
-from harness.resolve import Cell
+from harness.config.resolve import Cell
+from harness.records.record import Costs, Record, write_record
+from harness.sweeps.plan import Plan, describe, estimates
+from tests.helpers.cell_runners import make_cell
 
 NAMES = {"task": "t", "encoder": "e", "strategy": "s"}
 

@@ -12,19 +12,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import cell_runners
 import pytest
-from cell_runners import make_cell
 
-from harness import slots
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.lease import LEASE, Leases
-from harness.pool import Pool
-from harness.record import Record, read_record
-from harness.resolve import Cell
-from harness.slots import Slot, make_slots
+from harness.processes import slots
+from harness.processes.slots import Slot, make_slots
+from harness.records.lease import LEASE, Leases
+from harness.records.record import Record, read_record
+from harness.sweeps.pool import Pool
+from tests.helpers import cell_runners
+from tests.helpers.cell_runners import make_cell
+from tests.helpers.paths import ROOT
 
-TESTS = Path(__file__).parent
+HELPERS = ROOT / "tests" / "helpers"
 
 
 class Seen:
@@ -54,7 +55,13 @@ class Seen:
 def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, Record], Seen]:
     seen = Seen()
     places = [Slot(None, 1) for _ in range(n)]
-    pool = Pool(slots=places, display=seen, runner="cell_runners:act", preload=("cell_runners",), **options)
+    pool = Pool(
+        slots=places,
+        display=seen,
+        runner="tests.helpers.cell_runners:act",
+        preload=("tests.helpers.cell_runners",),
+        **options,
+    )
     return {r.cell: r for r in pool.run(cells).values()}, seen
 
 
@@ -138,7 +145,12 @@ def test_fail_fast_starts_no_more(tmp_path: Path) -> None:
 def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     cells = [make_cell(tmp_path, n, act="environment") for n in ("a", "b")]
-    pool = Pool(slots=[Slot("3", 2)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",))
+    pool = Pool(
+        slots=[Slot("3", 2)],
+        display=Seen(),
+        runner="tests.helpers.cell_runners:act",
+        preload=("tests.helpers.cell_runners",),
+    )
     pool.run([cells[0], make_cell(tmp_path, "b", act="environment", trainer={"threads": 1})])
     assert (cells[0].folder / "environment").read_text() == "['3', '2']"
     assert (cells[1].folder / "environment").read_text() == "['3', '1']"
@@ -191,7 +203,12 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background of a shell
     seconds = 1.5 if status else 30
     cells = [make_cell(tmp_path, "a", act=f"sleep:{seconds}"), make_cell(tmp_path, "b")]
-    pool = Pool(slots=[Slot(None, 1)], display=seen, runner="cell_runners:act", preload=("cell_runners",))
+    pool = Pool(
+        slots=[Slot(None, 1)],
+        display=seen,
+        runner="tests.helpers.cell_runners:act",
+        preload=("tests.helpers.cell_runners",),
+    )
     thread = threading.Thread(target=_interrupt, args=(os.getpid(), sent, tmp_path / "runs"))
     thread.start()
     begun = time.monotonic()
@@ -211,7 +228,12 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
 def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = Pool(slots=[Slot(None, 1)], display=Seen(), runner="cell_runners:act", preload=("cell_runners",))
+    pool = Pool(
+        slots=[Slot(None, 1)],
+        display=Seen(),
+        runner="tests.helpers.cell_runners:act",
+        preload=("tests.helpers.cell_runners",),
+    )
     fork = pool._fork
 
     def interrupted(self: Pool, job: Any) -> Any:
@@ -229,16 +251,16 @@ def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
 def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_sockets(tmp_path: Path) -> None:
     script = f"""
     import sys
-    sys.path.insert(0, {str(TESTS)!r})
+    sys.path.insert(0, {str(ROOT)!r})
     from pathlib import Path
-    from cell_runners import make_cell
-    from harness.pool import Pool
-    from harness.progress import Counts, PlainDisplay
-    from harness.slots import Slot
+    from tests.helpers.cell_runners import make_cell
+    from harness.sweeps.pool import Pool
+    from harness.sweeps.progress import Counts, PlainDisplay
+    from harness.processes.slots import Slot
     if __name__ == "__main__":
         cell = make_cell(Path({str(tmp_path)!r}), "a", act="workers")
         shown = PlainDisplay(Counts(1))
-        pool = Pool(slots=[Slot(None, 1)], display=shown, runner="cell_runners:act", preload=())
+        pool = Pool(slots=[Slot(None, 1)], display=shown, runner="tests.helpers.cell_runners:act", preload=())
         pool.run([cell])
     """
     path = tmp_path / "driver.py"

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cells import make_cell
-from tiny_fasttext import fasttext_file
+from harness_tasks.regression import scoring
+from harness_tasks.regression.task import TextRegression
+from harness_tasks.tagging.characters import Characters
+from harness_tasks.tagging.schemes import entities
+from harness_tasks.tagging.scoring import macro_f1
+from harness_tasks.tagging.task import Tagging
 
-from harness.cell import run_cell
+from harness.config.resolve import read_data
 from harness.data.text import Example, Text, split_words
 from harness.errors import HarnessError
-from harness.predictions import read_predictions
-from harness.resolve import read_data
+from harness.records.predictions import read_predictions
 from harness.task import Averages, Prediction, Task
-from tasks.regression import scoring
-from tasks.regression.task import TextRegression
-from tasks.tagging.characters import Characters
-from tasks.tagging.schemes import entities
-from tasks.tagging.scoring import macro_f1
-from tasks.tagging.task import Tagging
+from harness.training.run import run_cell
+from tests.helpers.cells import make_cell
+from tests.helpers.tiny_fasttext import fasttext_file
 
 SENTENCES = [
     "<김민수:PS>는 <서울:LC>에서 왔다.",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.data.loading import Batching, HarnessData, Item, make_items, split_units, step_order
-from harness.data.sequences import Sequences, align_rows
 from harness.data.text import Example, Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
+from harness.training.dataloader import Batching, HarnessData, Item, make_items, split_units, step_order
+from harness.training.sequences import Sequences, align_rows
 
 
 def row(n: int) -> UnitRow:

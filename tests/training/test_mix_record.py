@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.cell import learnt_mix
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
-from harness.record import Record, read_record, write_record
+from harness.records.record import Record, read_record, write_record
+from harness.training.run import learnt_mix
 
 
 def assembly(layers: Any, *, mix: ScalarMix | None = None, late: ScalarMix | None = None) -> Any:

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from harness.errors import HarnessError
-from harness.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen, total_steps
-from harness.strategies.base import Strategy
+from harness.strategies.strategy import Strategy
+from harness.training.optim import (
+    Rates,
+    check_partition,
+    parameter_groups,
+    rate_factor,
+    still_frozen,
+    total_steps,
+)
 
 RATES = Rates(lr=1e-3, weight_decay=0.01)
 

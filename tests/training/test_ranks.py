@@ -17,15 +17,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.loading import eval_plans, split_units, train_plans
-from harness.ddp import ALONE, Group, bit_sums, buckets, join_parts
+from harness.core.paths import mini_dir
 from harness.errors import HarnessError
-from harness.paths import mini_dir
-from harness.predictions import PREDICTIONS
-from harness.record import Record, read_record
-from harness.slots import make_slots
+from harness.processes.distributed import ALONE, Group, bit_sums, buckets, join_parts
+from harness.processes.slots import make_slots
+from harness.records.predictions import PREDICTIONS
+from harness.records.record import Record, read_record
+from harness.training.dataloader import eval_plans, split_units, train_plans
+from tests.helpers.paths import ROOT
 
-TESTS = Path(__file__).parent
+HELPERS = ROOT / "tests" / "helpers"
 QUICK = ["task=mini_topic", "limit=15", "trainer.batch_size=7", "trainer.patience=null"]
 SECONDS = 5.0
 """What a cell may still take when a rank of it has died; measured 0.1 to 0.5 s; the rest is room."""
@@ -236,9 +237,9 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"fate": "hangs", "overrides": full, "config": {"timeout": 4.0}},
     ]
     subprocess.run(
-        [sys.executable, "-P", TESTS / "ddp_runners.py", folder, json.dumps(told)],
+        [sys.executable, "-P", HELPERS / "ddp_runners.py", folder, json.dumps(told)],
         cwd=folder, check=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(TESTS), "LOCAL_RANK": "1", "WORLD_SIZE": "4"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LOCAL_RANK": "1", "WORLD_SIZE": "4"},
     )  # fmt: skip
     return folder
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 import torch
-from cells import make_cell
 from pytorch_lightning.plugins.precision import MixedPrecision
 from safetensors.torch import load_file, save_file
 from torch.amp import GradScaler
 
-from harness import cell as cell_module
-from harness.assemble import assemble
-from harness.cell import encoding_notes, fit, make_trainer, run_cell
-from harness.data.loading import step_order
-from harness.epochs import EpochChoice
+from harness.core.paths import mini_dir
 from harness.errors import HarnessError
-from harness.paths import mini_dir
-from harness.predictions import read_predictions
-from harness.record import read_record
+from harness.records.predictions import read_predictions
+from harness.records.record import read_record
+from harness.training import run as cell_module
+from harness.training.assemble import assemble
+from harness.training.callbacks import EpochChoice
+from harness.training.dataloader import step_order
+from harness.training.run import encoding_notes, fit, make_trainer, run_cell
+from tests.helpers.cells import make_cell
 
 QUICK = ["limit=16", "trainer.epochs=2", "trainer.batch_size=8", "trainer.threads=1"]
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cells import make_cell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cell import run_cell
-from harness.checks import check_data
+from harness.config.resolve import read_data
 from harness.data.splits import complete, smaller
 from harness.errors import HarnessError
-from harness.resolve import read_data
+from harness.sweeps.checks import check_data
 from harness.task import Splits
+from harness.training.run import run_cell
+from tests.helpers.cells import make_cell
 
 SIZES = {"mini_topic": 300, "mini_ner": 300, "mini_qa": 400}
 

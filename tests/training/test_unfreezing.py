@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from cells import make_cell
 
-from harness.assemble import Assembly, assemble
-from harness.cell import fit, make_trainer, run_cell
+from harness.training.assemble import Assembly, assemble
+from harness.training.run import fit, make_trainer, run_cell
+from tests.helpers.cells import make_cell
 
 QUICK = ["limit=16", "trainer.batch_size=8", "trainer.threads=1", "task=mini_topic", "trainer.patience=null"]
 

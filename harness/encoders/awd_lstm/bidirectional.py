@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.build import build
-from harness.data.units import Encoded, Units
-from harness.encoders.awd_lstm import IDS, AwdLstmEncoder, AwdLstmTable
-from harness.encoders.awd_lstm_files import the_directions
-from harness.encoders.awd_lstm_tokenizer import FastaiTokenizer
+from harness.core.fingerprint import data_fingerprint
+from harness.core.instantiate import build
+from harness.data.tokens import Encoded, Units
+from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, AwdLstmTable
+from harness.encoders.awd_lstm.files import the_directions
+from harness.encoders.awd_lstm.tokenizer import FastaiTokenizer
 from harness.encoders.base import Encoder, Group
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 
 IDS_BACKWARD = "input_ids_backward"
 CODE_VERSION = 1
@@ -46,7 +46,7 @@ def load(
         cache_dir: unused.
 
     Raises:
-        HarnessError: see :func:`harness.encoders.awd_lstm.load`; or models of different widths.
+        HarnessError: see :func:`harness.encoders.awd_lstm.encoder.load`; or models of different widths.
     """
     built = {
         key: build(config, random_init=random_init, cache_dir=cache_dir)
@@ -96,7 +96,7 @@ class BiAwdLstmEncoder(Encoder):
         return Encoded(torch.cat([one.states, two.states], -1), layers=layers)
 
     def restrict(self, words: Iterable[str]) -> None:
-        """As :meth:`harness.encoders.awd_lstm.AwdLstmEncoder.restrict`, in both."""
+        """As :meth:`harness.encoders.awd_lstm.encoder.AwdLstmEncoder.restrict`, in both."""
         self.tokenizer.extend(words)
         self.ahead.fit_table()
         self.back.fit_table()

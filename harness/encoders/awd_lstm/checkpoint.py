@@ -20,8 +20,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from harness.encoders.awd_lstm_files import OPTIONS, read_backwards, read_vocabulary
-from harness.encoders.awd_lstm_model import Sizes
+from harness.encoders.awd_lstm.files import OPTIONS, read_backwards, read_vocabulary
+from harness.encoders.awd_lstm.model import Sizes
 from harness.errors import HarnessError
 
 _OUTER = re.compile(r"^(?:module\.)?(?:0\.)?(?:module\.)?")
@@ -209,7 +209,7 @@ def write_model(
 
     Args:
         folder: made when it is not there.
-        weights: :meth:`harness.encoders.awd_lstm_model.AwdLstmLM.weights`.
+        weights: :meth:`harness.encoders.awd_lstm.model.AwdLstmLM.weights`.
         vocabulary: a word for each row of the table.
         backwards: trained from right to left.
     """

@@ -1,7 +1,7 @@
 """AWD-LSTMs as encoders: ULMFiT (Howard & Ruder 2018, "Universal Language Model Fine-tuning for Text
 Classification"), with the weights fastai publishes and saves.
 
-Units are fastai's tokens (:mod:`harness.encoders.awd_lstm_tokenizer`). The layers between are wider than the
+Units are fastai's tokens (:mod:`harness.encoders.awd_lstm.tokenizer`). The layers between are wider than the
 table and the top (1152 against 400), and states of one width are what mixes and probes take: so the layers
 an encoder shows are those of the top's width, the embeddings and the top layer, and ``n_layers`` is 1 for
 the published sizes. Padding the others with zeros or cutting them would mix unlike coordinates.
@@ -27,14 +27,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.data.units import Encoded, Units
-from harness.encoders.awd_lstm_checkpoint import Checkpoint, read_checkpoint, write_fastai, write_model
-from harness.encoders.awd_lstm_files import awd_lstm_files
-from harness.encoders.awd_lstm_model import MAX_LEN, AwdLstm, AwdLstmLM, Dropouts, Sizes, WordTable
-from harness.encoders.awd_lstm_tokenizer import FastaiTokenizer, Vocabulary
+from harness.core.fingerprint import data_fingerprint, files_fingerprint
+from harness.data.tokens import Encoded, Units
+from harness.encoders.awd_lstm.checkpoint import Checkpoint, read_checkpoint, write_fastai, write_model
+from harness.encoders.awd_lstm.files import awd_lstm_files
+from harness.encoders.awd_lstm.model import MAX_LEN, AwdLstm, AwdLstmLM, Dropouts, Sizes, WordTable
+from harness.encoders.awd_lstm.tokenizer import FastaiTokenizer, Vocabulary
 from harness.encoders.base import Encoder, Group
 from harness.errors import HarnessError, did_you_mean
-from harness.fingerprint import data_fingerprint, files_fingerprint
 
 __all__ = ["AwdLstmEncoder", "AwdLstmTable", "load", "load_language_model", "write_fastai", "write_model"]
 
@@ -61,7 +61,7 @@ def load(
 
     Args:
         name: as in the configuration.
-        path, files: see :func:`harness.encoders.awd_lstm_files.awd_lstm_files`.
+        path, files: see :func:`harness.encoders.awd_lstm.files.awd_lstm_files`.
         random_init: the same sizes and vocabulary, weights as before pretraining.
         cache_dir: unused.
         backwards: the model reads from right to left; None = as its options file says, else False.

@@ -13,7 +13,7 @@ The rules, in their order (Howard & Gugger 2020, "fastai: a layered API for deep
 ``lowercase``     everything else in lower case, no blanks at the ends
 ================  ====================================================================================
 
-Tokens are then made by :mod:`harness.encoders.english_tokens`. A marker (``xxmaj``, ``xxup``, ``xxrep`` and
+Tokens are then made by :mod:`harness.encoders.awd_lstm.english_tokens`. A marker (``xxmaj``, ``xxup``, ``xxrep`` and
 ``xxwrep`` with their number) stands for the characters of the token it belongs to.
 """
 
@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from harness.encoders.english_tokens import english_tokens
+from harness.encoders.awd_lstm.english_tokens import english_tokens
 
 UNKNOWN, PAD, BOS, UP, MAJ, REP, WREP = "xxunk", "xxpad", "xxbos", "xxup", "xxmaj", "xxrep", "xxwrep"
 

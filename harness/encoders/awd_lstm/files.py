@@ -1,5 +1,5 @@
 """The files of an AWD-LSTM: finding them and reading words, torch-free. See
-:mod:`harness.encoders.awd_lstm_checkpoint` for the weights.
+:mod:`harness.encoders.awd_lstm.checkpoint` for the weights.
 
 =============  ===================================================================================
 weights        ``.safetensors`` (ours); ``.pth``, ``.h5`` (both torch files) of fastai: a language model

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.build import build
+from harness.core.fingerprint import data_fingerprint
+from harness.core.instantiate import build
 from harness.data.text import Text
-from harness.data.units import Encoded, UnitRow, Units, word_states
+from harness.data.tokens import Encoded, UnitRow, Units, word_states
 from harness.encoders.base import Encoder, Group, Windowing
-from harness.encoders.concat_files import the_members
-from harness.encoders.packing import pack, unpack
+from harness.encoders.concat.files import the_members
+from harness.encoders.concat.packing import pack, unpack
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 
 CODE_VERSION = 1
 """Raised when the same members give other states; part of the fingerprint."""
@@ -52,7 +52,7 @@ def load(
 
 
 class ConcatTokenizer:
-    """Rows of words that carry each member's own units; see :mod:`harness.encoders.packing`."""
+    """Rows of words that carry each member's own units; see :mod:`harness.encoders.concat.packing`."""
 
     def __init__(self, members: Mapping[str, Encoder]) -> None:
         self.pad: Mapping[

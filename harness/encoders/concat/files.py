@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.build import locate
+from harness.core.instantiate import locate
 from harness.errors import HarnessError
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data.units import UnitRow, Units
+from harness.data.tokens import UnitRow, Units
 
 _WORD, _START, _END, _SEGMENT, _WINDOW, _REAL = range(6)
 

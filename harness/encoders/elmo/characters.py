@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.data.text import Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.encoders.base import Windowing
-from harness.encoders.elmo_files import N_CHARACTERS, PROJECTION, ElmoOptions
+from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
 

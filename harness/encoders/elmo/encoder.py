@@ -1,7 +1,7 @@
 """ELMo (Peters et al. 2018, "Deep contextualized word representations"): a biLM over characters of words.
 
-With ``x_k`` the context-free vector of word k (:mod:`harness.encoders.elmo_characters`) and ``f^l``, ``b^l``
-the forward and backward LSTM layers (:mod:`harness.encoders.elmo_lstm`), the L + 1 layers of word k are ::
+With ``x_k`` the context-free vector of word k (:mod:`harness.encoders.elmo.characters`) and ``f^l``, ``b^l``
+the forward and backward LSTM layers (:mod:`harness.encoders.elmo.lstm`), the L + 1 layers of word k are ::
 
     h_k^0 = [x_k; x_k]
     h_k^l = [f^l_k; b^l_k],   l = 1 .. L
@@ -21,14 +21,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.data.units import Encoded, Units
+from harness.core.fingerprint import data_fingerprint
+from harness.data.tokens import Encoded, Units
 from harness.encoders.base import Encoder, Group
-from harness.encoders.elmo_characters import CharacterEncoder, ElmoTokenizer, boundary_ids
-from harness.encoders.elmo_files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, files, read_options
-from harness.encoders.elmo_lstm import BiLSTMLayer, Packing, State
-from harness.encoders.elmo_weights import read_weights, write
+from harness.encoders.elmo.characters import CharacterEncoder, ElmoTokenizer, boundary_ids
+from harness.encoders.elmo.files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, files, read_options
+from harness.encoders.elmo.lstm import BiLSTMLayer, Packing, State
+from harness.encoders.elmo.weights import read_weights, write
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 
 CODE_VERSION = 1
 """Raised when the same files and options give other states; part of the fingerprint."""

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.encoders.elmo_files import ElmoOptions, cell_key
+from harness.encoders.elmo.files import ElmoOptions, cell_key
 
 State = tuple[Tensor, Tensor]
 """(2, B, P) and (2, B, C): projected state and cell of each direction and row."""

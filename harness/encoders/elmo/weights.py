@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.encoders.elmo_files import N_CHARACTERS, PROJECTION, ElmoOptions, shapes
+from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions, shapes
 from harness.errors import HarnessError
 
 
@@ -62,7 +62,7 @@ def write(
     Args:
         folder: made when it is not there.
         options: the architecture.
-        weights: by key, see :mod:`harness.encoders.elmo_files`.
+        weights: by key, see :mod:`harness.encoders.elmo.files`.
         half: numbers are kept as float16, which every reader that asks for float32 turns back.
 
     Raises:

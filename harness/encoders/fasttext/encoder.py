@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.core.fingerprint import data_fingerprint
 from harness.encoders.download import the_file
-from harness.encoders.fasttext_files import is_model
-from harness.encoders.fasttext_table import SubwordTable, open_fasttext
-from harness.encoders.static import UNKNOWN, StaticEncoder, WordTokenizer
-from harness.encoders.static import load as load_table
-from harness.encoders.vectors import VectorTable
+from harness.encoders.fasttext.files import is_model
+from harness.encoders.fasttext.table import SubwordTable, open_fasttext
+from harness.encoders.static.encoder import UNKNOWN, StaticEncoder, WordTokenizer
+from harness.encoders.static.encoder import load as load_table
+from harness.encoders.static.vectors import VectorTable
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 
 __all__ = ["FastTextEncoder", "SubwordTokenizer", "load"]
 
@@ -60,7 +60,7 @@ def load(
         dim: numbers a word; None = as found. A model says it itself.
         lower_fallback: look a word up in lower case before it is composed.
         unknown: vector of a word without any n-gram: ``zeros`` as in fastText, or as for word vectors
-            (:func:`harness.encoders.static.load`).
+            (:func:`harness.encoders.static.encoder.load`).
 
     Raises:
         HarnessError: the file cannot be read, ``dim`` is not the model's, or ``unknown`` is not in it.

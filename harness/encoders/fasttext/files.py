@@ -27,7 +27,7 @@ from typing import IO
 
 import numpy as np
 
-from harness.encoders.vector_files import open_bytes, read_exactly
+from harness.encoders.static.vector_files import open_bytes, read_exactly
 from harness.errors import HarnessError
 
 MAGIC = 793712314

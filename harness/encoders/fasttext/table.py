@@ -1,6 +1,6 @@
 """A fastText model as a word-vector table with the vectors of its n-grams beside it (Bojanowski et al. 2017).
 
-The word table is that of :mod:`harness.encoders.vectors`, its vectors those that fastText gives: the mean of
+The word table is that of :mod:`harness.encoders.static.vectors`, its vectors those that fastText gives: the mean of
 the word's own vector and those of its n-grams. The n-grams' vectors lie in a second mapped matrix, from which
 words outside the vocabulary are composed (equation in section 3.2 of the paper, as a mean). Imports no torch.
 
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.encoders.fasttext_files import Model, read_model
-from harness.encoders.vector_chunks import Chunk
-from harness.encoders.vector_files import is_utf8, open_bytes
-from harness.encoders.vectors import VectorTable, content_fingerprint, keep_table, write_table
+from harness.encoders.fasttext.files import Model, read_model
+from harness.encoders.static.vector_chunks import Chunk
+from harness.encoders.static.vector_files import is_utf8, open_bytes
+from harness.encoders.static.vectors import VectorTable, content_fingerprint, keep_table, write_table
 
 SUBWORDS_VERSION = 1
 """Raised when the reader makes something else of the same file; part of the table's key."""

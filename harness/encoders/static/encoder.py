@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from harness.core.fingerprint import data_fingerprint
 from harness.data.text import Text
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 from harness.encoders.base import Encoder, Group, Windowing
 from harness.encoders.download import single_file as files
 from harness.encoders.download import the_file
-from harness.encoders.vectors import VectorTable, describe, open_vectors
+from harness.encoders.static.vectors import VectorTable, describe, open_vectors
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint
 
 __all__ = ["StaticEncoder", "WordTokenizer", "files", "load"]
 
@@ -52,7 +52,7 @@ def load(
 
     Args:
         name: as in the configuration.
-        path: file of any format in :mod:`harness.encoders.vector_files`.
+        path: file of any format in :mod:`harness.encoders.static.vector_files`.
         random_init: keep the vocabulary, draw the vectors.
         cache_dir: tables and downloads.
         url: where the file is fetched from without a path.

@@ -10,7 +10,15 @@ from typing import IO
 
 import numpy as np
 
-from harness.encoders.vector_files import FIELD, Layout, is_utf8, number_in, open_bytes, read_exactly, show
+from harness.encoders.static.vector_files import (
+    FIELD,
+    Layout,
+    is_utf8,
+    number_in,
+    open_bytes,
+    read_exactly,
+    show,
+)
 from harness.errors import HarnessError
 
 BLOCK = 16 << 20

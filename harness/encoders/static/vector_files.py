@@ -10,7 +10,7 @@ GloVe text       the same lines without the header
 ===============  ==========================================================================================
 
 In text the last ``dim`` fields of a line are the vector and all before them is the word, so words may hold
-blanks or look like numbers. :mod:`harness.encoders.vector_chunks` reads them. Imports no torch.
+blanks or look like numbers. :mod:`harness.encoders.static.vector_chunks` reads them. Imports no torch.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.encoders.vector_chunks import Chunk, read_chunks
-from harness.encoders.vector_files import detect
+from harness.core.cache import Store
+from harness.core.fingerprint import data_fingerprint, file_fingerprint
+from harness.encoders.static.vector_chunks import Chunk, read_chunks
+from harness.encoders.static.vector_files import detect
 from harness.errors import HarnessError
-from harness.features.store import Store
-from harness.fingerprint import data_fingerprint, file_fingerprint
-from harness.record import write_atomic
+from harness.records.record import write_atomic
 
 READER_VERSION = 1
 """Raised when the reader makes something else of the same file; part of the table's key."""
@@ -124,9 +124,9 @@ def open_vectors(
     """The table of a word-vector file, parsed when this is the first time.
 
     Args:
-        path: the file, in any format of :mod:`harness.encoders.vector_files`.
+        path: the file, in any format of :mod:`harness.encoders.static.vector_files`.
         cache_dir: where tables are kept.
-        member, dim: see :func:`harness.encoders.vector_files.detect`.
+        member, dim: see :func:`harness.encoders.static.vector_files.detect`.
 
     Raises:
         HarnessError: the file cannot be read as word vectors, or the cache cannot be written.

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.encoders.checkpoint import load_transformer
-from harness.encoders.transformer import TransformerEncoder
+from harness.encoders.transformer.checkpoint import load_transformer
+from harness.encoders.transformer.encoder import TransformerEncoder
 
 
 def load(*, name: str, path: str | None, random_init: bool, cache_dir: Path) -> TransformerEncoder:
     """An encoder-only checkpoint by directory or hub name.
 
     Raises:
-        HarnessError: see :func:`harness.encoders.checkpoint.load_transformer`.
+        HarnessError: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
     """
     return load_transformer(name=name, path=path, random_init=random_init, cache_dir=cache_dir, causal=False)

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from harness.encoders.hf_tokenizer import HFTokenizer
-from harness.encoders.hub import checkpoint_files, local_folder
-from harness.encoders.template import read_template
-from harness.encoders.transformer import TransformerEncoder, layer_list, position_limit
+from harness.core.fingerprint import data_fingerprint, files_fingerprint
+from harness.encoders.transformer.encoder import TransformerEncoder, layer_list, position_limit
+from harness.encoders.transformer.hub import checkpoint_files, local_folder
+from harness.encoders.transformer.template import read_template
+from harness.encoders.transformer.tokenizer import HFTokenizer
 from harness.errors import HarnessError
-from harness.fingerprint import data_fingerprint, files_fingerprint
 
 POOLER = "pooler"
 

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.data.units import Encoded, Units
+from harness.core.fingerprint import data_fingerprint
+from harness.data.tokens import Encoded, Units
 from harness.encoders.base import Encoder, Group
-from harness.encoders.hf_tokenizer import HFTokenizer
-from harness.fingerprint import data_fingerprint
+from harness.encoders.transformer.tokenizer import HFTokenizer
 
 EMBEDDINGS = "embeddings"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.encoders.checkpoint import load_transformer
-from harness.encoders.template import Template
-from harness.encoders.transformer import TransformerEncoder
+from harness.encoders.transformer.checkpoint import load_transformer
+from harness.encoders.transformer.encoder import TransformerEncoder
+from harness.encoders.transformer.template import Template
 from harness.errors import HarnessError, did_you_mean
 
 FRAMES = ("pairs", "all")
@@ -24,11 +24,11 @@ def load(
     """A decoder-only checkpoint by directory or hub name.
 
     Args:
-        name, path, random_init, cache_dir: see :func:`harness.encoders.checkpoint.load_transformer`.
+        name, path, random_init, cache_dir: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
         frame: which rows get start and extract units: ``pairs`` or ``all``.
 
     Raises:
-        HarnessError: see :func:`harness.encoders.checkpoint.load_transformer`.
+        HarnessError: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
     """
     if frame not in FRAMES:
         raise HarnessError(f"encoder.frame={frame}: {did_you_mean(str(frame), FRAMES)}")

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from harness.data.text import Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
 from harness.encoders.base import Windowing
-from harness.encoders.template import END, ID, SEGMENT, START, TYPE, WORD, Template, plain
+from harness.encoders.transformer.template import END, ID, SEGMENT, START, TYPE, WORD, Template, plain
 from harness.errors import HarnessError
 
 MUCH_UNKNOWN = 0.1

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.facts import slices
-from harness.leaderboard.rows import Row
-from harness.leaderboard.sizes import sizes_of
-from harness.leaderboard.statistics import Samples
+from harness.leaderboard.stats.comparisons import Samples
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.train_size import sizes_of
+from harness.leaderboard.views.comparisons import slices
 
 SLICED = 6
 """Rows whose slices are shown."""

@@ -13,17 +13,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.leaderboard import aggregates, facts, papers
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.columns import score_text
-from harness.leaderboard.cost import COSTS, MEASURED, kind_of_device, pareto, recommend
-from harness.leaderboard.html_disagree import disagreements
-from harness.leaderboard.html_pairs import pairs
-from harness.leaderboard.html_views import heat_map, mixes, slice_table
-from harness.leaderboard.rows import Row, headline, variant_text
-from harness.leaderboard.statistics import Samples
-from harness.leaderboard.views import View, rounded
-from harness.record import Record
+from harness.leaderboard.html.charts import heat_map, mixes, slice_table
+from harness.leaderboard.html.disagreements import disagreements
+from harness.leaderboard.html.pairs import pairs
+from harness.leaderboard.render.columns import score_text
+from harness.leaderboard.stats import across_tasks
+from harness.leaderboard.stats.comparisons import Samples
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row, headline, variant_text
+from harness.leaderboard.views import comparisons
+from harness.leaderboard.views import published as papers
+from harness.leaderboard.views.cost import COSTS, MEASURED, kind_of_device, pareto, recommend
+from harness.leaderboard.views.view import View, rounded
+from harness.records.record import Record
 
 MOST_NOTES = 12
 MOST_LISTED = 500
@@ -175,7 +177,7 @@ def _costs(row: Row) -> dict[str, float | None]:
 
 
 def _chosen(table: Table, names: Sequence[str]) -> list[int]:
-    found = [facts.find(table, name, option="--compare") for name in names]
+    found = [comparisons.find(table, name, option="--compare") for name in names]
     return [i for i, row in enumerate(table.rows) if any(row is other for other in found)]
 
 
@@ -188,7 +190,7 @@ def _budget(board: Board, samples: Samples, budget: dict[str, float] | None) -> 
 
 def _curves(table: Table) -> list[dict[str, Any]]:
     try:
-        (view,) = facts.curves(Board([table], [], [], [], []))
+        (view,) = comparisons.curves(Board([table], [], [], [], []))
     except HarnessError:
         return []
     return view.rows
@@ -196,7 +198,7 @@ def _curves(table: Table) -> list[dict[str, Any]]:
 
 def _across(board: Board, samples: Samples) -> dict[str, Any] | None:
     try:
-        view: View = aggregates.across(board, samples)
+        view: View = across_tasks.across(board, samples)
     except HarnessError:
         return None
     return {"title": view.title, "rows": view.rows, "notes": view.notes}

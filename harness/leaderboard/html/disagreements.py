@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.leaderboard.board import Table
-from harness.leaderboard.rows import Row
-from harness.leaderboard.statistics import Samples
-from harness.predictions import PREDICTIONS
-from harness.record import Record
+from harness.leaderboard.stats.comparisons import Samples
+from harness.leaderboard.table.board import Table
+from harness.leaderboard.table.rows import Row
+from harness.records.predictions import PREDICTIONS
+from harness.records.record import Record
 
 ROWS, EXAMPLES = 8, 20
 """Rows whose predictions are read; examples shown of each pair."""

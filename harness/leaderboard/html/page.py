@@ -20,7 +20,7 @@ _LITERAL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def page(data: dict[str, Any]) -> str:
-    """The HTML of :func:`harness.leaderboard.html_data.report`'s data."""
+    """The HTML of :func:`harness.leaderboard.html.data.report`'s data."""
     script = "\n".join(map(_asset, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from harness.leaderboard.board import Table
-from harness.leaderboard.statistics import Sample, Samples, difference
+from harness.leaderboard.stats.comparisons import Sample, Samples, difference
+from harness.leaderboard.table.board import Table
 
 MOST = 40
 """Rows that are compared with each other."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 
-from harness.leaderboard.board import Table
-from harness.leaderboard.rows import Row
-from harness.leaderboard.statistics import BOTH, EXAMPLES_ONLY
-from harness.leaderboard.views import p_text
+from harness.leaderboard.stats.comparisons import BOTH, EXAMPLES_ONLY
+from harness.leaderboard.table.board import Table
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.views.view import p_text
 
 Cell = Callable[[Row], str]
 

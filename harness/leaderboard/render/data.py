@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.columns import clean
-from harness.leaderboard.rows import Row, headline
-from harness.leaderboard.views import View, plain_rows, rounded
+from harness.leaderboard.render.columns import clean
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row, headline
+from harness.leaderboard.views.view import View, plain_rows, rounded
 
 CSV_FIRST = (
     "task", "encoder", "strategy", "variant", "metric", "mean", "std", "min", "max", "n", "ci_low", "ci_high",

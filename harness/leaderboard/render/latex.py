@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from harness.leaderboard.board import Board
-from harness.leaderboard.columns import clean, columns
-from harness.leaderboard.views import View, cells
+from harness.leaderboard.render.columns import clean, columns
+from harness.leaderboard.table.board import Board
+from harness.leaderboard.views.view import View, cells
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",

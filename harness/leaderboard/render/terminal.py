@@ -6,10 +6,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.columns import clean, columns
-from harness.leaderboard.render import lists, view_lines
-from harness.leaderboard.views import View, cells
+from harness.leaderboard.render.columns import clean, columns
+from harness.leaderboard.render.text import lists, view_lines
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.views.view import View, cells
 
 NARROW = 120
 """Below this width a terminal gets no columns of detail."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.leaderboard.board import Board
-from harness.leaderboard.columns import clean, columns
-from harness.leaderboard.views import View, cells
+from harness.leaderboard.render.columns import clean, columns
+from harness.leaderboard.table.board import Board
+from harness.leaderboard.views.view import View, cells
 
 
 def plain(board: Board) -> str:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from harness.errors import HarnessError
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.bootstrap import Spread, of_row
-from harness.leaderboard.rows import Row, variant_text
-from harness.leaderboard.sizes import N_TRAIN, NAMES, sizes_text
-from harness.leaderboard.statistics import Sample, Samples
-from harness.leaderboard.views import View
+from harness.leaderboard.stats.bootstrap import Spread, of_row
+from harness.leaderboard.stats.comparisons import Sample, Samples
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row, variant_text
+from harness.leaderboard.table.train_size import N_TRAIN, NAMES, sizes_text
+from harness.leaderboard.views.view import View
 
 ENOUGH_TASKS = 5
 _OTHER_DATA = ". Other data need a task.name of their own"

@@ -21,7 +21,7 @@ t(d) is Student's quantile. Where the seeds' spread is large, percentiles of the
 (n - 1) / n in the variance), and they take a variance known from n - 1 degrees of freedom for certain.
 Satterthwaite (1946) would have d = (n - 1) (V / S)^2, which is too optimistic when S is itself noise: 0.90 to
 0.93 at n = 3. This d, never above his, and the values of kappa (1 would be unbiased, were S not cut at 0)
-were chosen by simulation; tests/test_statistics_simulation.py holds what they are worth.
+were chosen by simulation; tests/leaderboard/stats/test_simulation.py holds what they are worth.
 
 For two rows the same is done with the difference: the examples are paired; seeds are independent draws in
 both rows, V_seeds and V_interaction sums over the rows, unless ``pair_seeds`` (same seed numbers, differences

@@ -1,7 +1,7 @@
 """What is known of a row beyond its mean: the metric of each seed, recomputed on resampled predictions.
 
 Only ids, counts and, for slices, tags are read from ``predictions.parquet``; what a count means the task's
-aggregate knows, which the record names (:mod:`harness.data.counts`). A row without counts has its mean and
+aggregate knows, which the record names (:mod:`harness.data.statistics`). A row without counts has its mean and
 no interval, and the reason is kept.
 """
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.data.counts import Aggregate, Counts, locate
+from harness.data.statistics import Aggregate, Counts, locate
 from harness.errors import HarnessError
-from harness.leaderboard.bootstrap import Spread, Weights, holm, of_difference, of_row
-from harness.leaderboard.configs import Configs
-from harness.leaderboard.rows import Row
-from harness.predictions import StoredCounts, read_counts
-from harness.record import Record
+from harness.leaderboard.stats.bootstrap import Spread, Weights, holm, of_difference, of_row
+from harness.leaderboard.table.configs import Configs
+from harness.leaderboard.table.rows import Row
+from harness.records.predictions import StoredCounts, read_counts
+from harness.records.record import Record
 
 ONE_ROW = "seeds of one row alone"
 BOTH, EXAMPLES_ONLY, NO_SPREAD = "seeds and examples", "examples only", "no spread (Wilson)"

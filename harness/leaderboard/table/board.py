@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.config.cell_id import slug
 from harness.errors import HarnessError, did_you_mean
-from harness.identity import slug
-from harness.leaderboard.choice import select_on_dev
-from harness.leaderboard.configs import Configs
-from harness.leaderboard.parts import split
-from harness.leaderboard.rows import (
+from harness.leaderboard.table.comparable import split
+from harness.leaderboard.table.configs import Configs
+from harness.leaderboard.table.rows import (
     Row,
     by_fields,
     by_variant,
@@ -20,8 +19,9 @@ from harness.leaderboard.rows import (
     headline,
     pooled,
 )
-from harness.leaderboard.sizes import of_size
-from harness.record import RECORD, Record, iter_records, read_record
+from harness.leaderboard.table.selection import select_on_dev
+from harness.leaderboard.table.train_size import of_size
+from harness.records.record import RECORD, Record, iter_records, read_record
 
 PARTIAL = "PARTIAL"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.record import Record
+from harness.records.record import Record
 
 Key = tuple[str, int, str, str, str]
 FIELDS = ("data", "test examples", "result.task", "result.engine", "older results of")

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from harness.record import Record
+from harness.records.record import Record
 
 try:
     from yaml import CSafeLoader as _Loader

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
-from harness.leaderboard.configs import UNSET, Configs
-from harness.leaderboard.sizes import N_TRAIN, NAMES, sizes_of
-from harness.record import Costs, Record
+from harness.leaderboard.table.configs import UNSET, Configs
+from harness.leaderboard.table.train_size import N_TRAIN, NAMES, sizes_of
+from harness.records.record import Costs, Record
 
 RECORD_FIELDS = tuple(f.name for f in fields(Record) if f.name not in ("variant", "costs"))
 COST_FIELDS = tuple(f"costs.{f.name}" for f in fields(Costs))

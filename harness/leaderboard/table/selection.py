@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.leaderboard.rows import Row
-from harness.leaderboard.sizes import sizes_of
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.train_size import sizes_of
 
 
 def select_on_dev(rows: Sequence[Row]) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.errors import HarnessError
-from harness.record import Record
+from harness.records.record import Record
 
 TRAIN_SIZE = "task.train_size"
 N_TRAIN = "n_train"

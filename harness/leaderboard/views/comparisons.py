@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from harness.errors import HarnessError, did_you_mean
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.rows import Row, variant_text
-from harness.leaderboard.sizes import NAMES, TRAIN_SIZE
-from harness.leaderboard.statistics import EXAMPLES_ONLY, Comparison, Samples, compare
-from harness.leaderboard.views import View
+from harness.leaderboard.stats.comparisons import EXAMPLES_ONLY, Comparison, Samples, compare
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row, variant_text
+from harness.leaderboard.table.train_size import NAMES, TRAIN_SIZE
+from harness.leaderboard.views.view import View
 
 SMALL_SLICE = 2
 

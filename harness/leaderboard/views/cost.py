@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.errors import HarnessError, did_you_mean
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.rows import Row
-from harness.leaderboard.sizes import sizes_text
-from harness.leaderboard.statistics import ALPHA, Comparison, Samples, compare
-from harness.leaderboard.views import View, text
-from harness.record import Costs, Record
+from harness.leaderboard.stats.comparisons import ALPHA, Comparison, Samples, compare
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.train_size import sizes_text
+from harness.leaderboard.views.view import View, text
+from harness.records.record import Costs, Record
 
 BYTES_A_PARAMETER = 4
 """Of records that do not say: weights are kept in float32."""

@@ -16,9 +16,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from harness.leaderboard.board import Board, Table
-from harness.leaderboard.rows import Row
-from harness.leaderboard.views import View, text
+from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.views.view import View, text
 
 NOTE = (
     "published figures are copied from the works named, not re-run here: other code, often other splits and "

@@ -1,4 +1,4 @@
-"""Hydra's doors to the cluster launchers; what these do is in :mod:`harness.clusters`."""
+"""Hydra's doors to the cluster launchers; what these do is in :mod:`harness.sweeps.clusters.pool`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,15 +24,15 @@ class OwnNames(SearchPathPlugin):
 
 class _ClusterLauncher(Launcher):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from harness.compose import Composer
-        from harness.sweep import before_sweep
+        from harness.config.composer import Composer
+        from harness.sweeps.launch import before_sweep
 
         self.composer = Composer(hydra_context.config_loader)
         self.config = config
         before_sweep(config)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from harness.sweep import launch
+        from harness.sweeps.launch import launch
 
         return launch(self.config, job_overrides, composer=self.composer, connect=self.connect)
 
@@ -49,7 +49,7 @@ class RayLauncher(_ClusterLauncher):
         self.wait_seconds = wait_seconds
 
     def connect(self, cells: Sequence[Any]) -> Any:
-        from harness.cluster_ray import RayEngine
+        from harness.sweeps.clusters.ray import RayEngine
 
         init, remote = self.ray.get("init") or {}, self.ray.get("remote") or {}
         return RayEngine(init=init, remote=remote, cells=cells, wait_seconds=float(self.wait_seconds))
@@ -66,7 +66,7 @@ class SubmititLauncher(_ClusterLauncher):
         }
 
     def connect(self, cells: Sequence[Any]) -> Any:
-        from harness.cluster_submitit import SubmititEngine
+        from harness.sweeps.clusters.submitit import SubmititEngine
 
         folder = Path(
             str(self.submitit_folder or Path(str(self.config.hydra.sweep.dir)) / ".submitit")

@@ -1,4 +1,4 @@
-"""Hydra's door to the local launcher; what it does is in :mod:`harness.sweep`."""
+"""Hydra's door to the local launcher; what it does is in :mod:`harness.sweeps.launch`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +17,15 @@ class LocalLauncher(Launcher):
         self.cells_per_device = cells_per_device
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from harness.compose import Composer
-        from harness.sweep import before_sweep
+        from harness.config.composer import Composer
+        from harness.sweeps.launch import before_sweep
 
         self.composer = Composer(hydra_context.config_loader)
         self.config = config
         before_sweep(config)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from harness.sweep import launch
+        from harness.sweeps.launch import launch
 
         return launch(
             self.config,

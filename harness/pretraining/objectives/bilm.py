@@ -25,14 +25,14 @@ import numpy as np
 import torch
 
 from harness.data.text import split_words
-from harness.encoders.elmo import ElmoEncoder
-from harness.encoders.elmo_characters import boundary_ids, character_ids
-from harness.encoders.elmo_files import ElmoOptions
+from harness.encoders.elmo.characters import boundary_ids, character_ids
+from harness.encoders.elmo.encoder import ElmoEncoder
+from harness.encoders.elmo.files import ElmoOptions
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
-from harness.pretraining.bilm import MARKERS, UNKNOWN, BiLM
-from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import unigram_nll
+from harness.pretraining.objectives.bilm_model import MARKERS, UNKNOWN, BiLM
+from harness.pretraining.text.corpus import Corpus, Document
+from harness.pretraining.text.packing import unigram_nll
 
 SOFTMAX = ("auto", "full", "adaptive")
 FULL_MOST = 12_000
@@ -249,8 +249,8 @@ def elmo(
     skip: bool, max_vocabulary: int, min_frequency: int, softmax: str, row_words: int, batch_words: int,
 ) -> BiLMObjective:  # fmt: skip
     """What ``conf/pretrain/encoder/elmo.yaml`` names: :class:`BiLMObjective` from plain, checked options."""
+    from harness.config.schema import number, optional, truth
     from harness.pretraining.factories import the_recipe
-    from harness.settings import number, optional, truth
 
     def whole(key: str, value: Any, low: int = 1) -> int:
         return int(number(low=low, whole=True)(f"encoder.{key}", value))

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.encoders.elmo import ElmoEncoder
-from harness.encoders.elmo_lstm import Packing
-from harness.pretraining.summed_nll import SummedNLL
+from harness.encoders.elmo.encoder import ElmoEncoder
+from harness.encoders.elmo.lstm import Packing
+from harness.pretraining.objectives.summed_nll import SummedNLL
 
 UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
 MARKERS = (UNKNOWN, BEGIN, END)

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
-from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import (
+from harness.pretraining.text.corpus import Corpus, Document
+from harness.pretraining.text.packing import (
     ROWS,
     Block,
     Pieces,
@@ -37,8 +37,8 @@ from harness.pretraining.pieces import (
     tokenise,
     unigram_nll,
 )
-from harness.pretraining.shared_tokenizer import is_spaced, shared_byte_pairs
-from harness.pretraining.word_pieces import END, byte_pair_tokenizer
+from harness.pretraining.text.shared_tokenizer import is_spaced, shared_byte_pairs
+from harness.pretraining.text.tokenizers import END, byte_pair_tokenizer
 
 BLOCKS = ("gpt2", "bert")
 STREAM = "stream"
@@ -54,10 +54,10 @@ class CausalLM(Objective):
         vocabulary: most units.
         batch_rows: blocks a step.
         kind: ``gpt2`` or ``bert``, which block.
-        rows: ``stream``, or as for :class:`harness.pretraining.bert.MaskedLM`; then ``batch_rows`` counts
+        rows: ``stream``, or as for :class:`harness.pretraining.objectives.masked_lm.MaskedLM`; then ``batch_rows`` counts
             rows of full length, or as many more shorter ones as hold as many units.
         long_from: with ``line``, passes after which it is ``mixed``.
-        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.shared_tokenizer`).
+        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.text.shared_tokenizer`).
     """
 
     def __init__(

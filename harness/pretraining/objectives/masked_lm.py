@@ -29,9 +29,10 @@ from torch import Tensor
 
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
-from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.next_sentence import CLS, SEP, Row, pairs
-from harness.pretraining.pieces import (
+from harness.pretraining.objectives.next_sentence import CLS, SEP, Row, pairs
+from harness.pretraining.objectives.pseudo_perplexity import pseudo_perplexity, spread
+from harness.pretraining.text.corpus import Corpus, Document
+from harness.pretraining.text.packing import (
     ROWS,
     Block,
     Pieces,
@@ -42,9 +43,8 @@ from harness.pretraining.pieces import (
     rows_of,
     unigram_nll,
 )
-from harness.pretraining.pseudo import pseudo_perplexity, spread
-from harness.pretraining.shared_tokenizer import is_spaced, shared_word_pieces
-from harness.pretraining.word_pieces import SPECIAL, word_piece_tokenizer
+from harness.pretraining.text.shared_tokenizer import is_spaced, shared_word_pieces
+from harness.pretraining.text.tokenizers import SPECIAL, word_piece_tokenizer
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 ROUNDS = 7
@@ -67,7 +67,7 @@ class MaskedLM(Objective):
         batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
         next_sentence: train the pooler, too.
         long_from: with ``line``, passes after which it is ``mixed``.
-        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.shared_tokenizer`).
+        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.text.shared_tokenizer`).
         pseudo_lines: held-out lines that the pseudo-perplexity is measured on.
     """
 

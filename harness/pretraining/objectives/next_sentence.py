@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.pretraining.pieces import Pieces
-from harness.pretraining.word_pieces import SPECIAL
+from harness.pretraining.text.packing import Pieces
+from harness.pretraining.text.tokenizers import SPECIAL
 
 CLS, SEP = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
 

@@ -25,13 +25,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from harness.encoders.awd_lstm_checkpoint import write_model
-from harness.encoders.awd_lstm_model import AwdLstm, AwdLstmLM, Dropouts, Sizes, row_dropout
-from harness.encoders.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, fastai_tokens
+from harness.encoders.awd_lstm.checkpoint import write_model
+from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, fastai_tokens
+from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, row_dropout
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
-from harness.pretraining.corpus import Corpus, Document
-from harness.pretraining.pieces import Pieces, beginnings, padded, unigram_nll
+from harness.pretraining.text.corpus import Corpus, Document
+from harness.pretraining.text.packing import Pieces, beginnings, padded, unigram_nll
 
 MARKERS = (UNKNOWN, PAD, BOS, "xxeos", "xxfld", REP, WREP, UP, MAJ)
 """The first rows of fastai's vocabularies, in its order."""

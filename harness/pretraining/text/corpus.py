@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.core.fingerprint import data_fingerprint
 from harness.data.files import open_text
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
-from harness.fingerprint import data_fingerprint
 
 Document = tuple[str, ...]
 """The lines of a document, blanks at their ends removed, none empty."""
@@ -162,7 +162,7 @@ def _is_hub(where: str) -> bool:
 
 
 def _hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
-    from harness.data.hub_data import load_hub
+    from harness.data.hub import load_hub
 
     try:
         table = load_hub(dataset, {"train": split})["train"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.pretraining.word_pieces import END, SPECIAL
+from harness.pretraining.text.tokenizers import END, SPECIAL
 
 FILE = "tokenizer.json"
 KINDS = ("WordPiece", "BPE")

@@ -17,13 +17,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from harness.config.schema import Check, number, optional, truth
+from harness.core.fingerprint import data_fingerprint
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
-from harness.fingerprint import data_fingerprint
 from harness.pretraining.base import HeldOut, Run, Seen
-from harness.pretraining.corpus import Document
-from harness.pretraining.kept import Kept
-from harness.settings import Check, number, optional, truth
+from harness.pretraining.checkpoint_files import Kept
+from harness.pretraining.text.corpus import Document
 
 FORMATS = ("text", "text.gz", "binary")
 NAMES = {"text": "vectors.txt", "text.gz": "vectors.txt.gz", "binary": "vectors.bin"}

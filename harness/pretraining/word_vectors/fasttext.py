@@ -1,5 +1,5 @@
 """fastText (Bojanowski et al. 2017): skip-gram and CBOW over the n-grams of characters of words, trained by
-gensim as :mod:`harness.pretraining.word2vec` is, and written as fastText's own ``.bin``."""
+gensim as :mod:`harness.pretraining.word_vectors.word2vec` is, and written as fastText's own ``.bin``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.pretraining.word2vec import Word2Vec, gensim_model
-from harness.pretraining.word_vectors import checked_options
+from harness.pretraining.word_vectors.common import checked_options
+from harness.pretraining.word_vectors.word2vec import Word2Vec, gensim_model
 
 MODEL = "model.bin"
 
@@ -19,7 +19,7 @@ class FastText(Word2Vec):
     Args:
         minn, maxn: shortest and longest n-gram in characters, the word's marks ``<`` and ``>`` included.
         buckets: what n-grams are hashed into: so many rows has the table beside those of the words.
-        options: as for :class:`~harness.pretraining.word2vec.Word2Vec`, without ``format`` and ``digits``.
+        options: as for :class:`~harness.pretraining.word_vectors.word2vec.Word2Vec`, without ``format`` and ``digits``.
     """
 
     family = "fasttext"

@@ -1,6 +1,6 @@
 """GloVe (Pennington et al. 2014): word vectors by weighted least squares on co-occurrence counts.
 
-With X from :mod:`harness.pretraining.cooccurrence`, the sum over all pairs of words that occur together
+With X from :mod:`harness.pretraining.word_vectors.cooccurrence`, the sum over all pairs of words that occur together
 
     J = sum_ij f(X_ij) (w_i . v_j + b_i + c_j - log X_ij)^2,    f(x) = min(1, (x / x_max)^alpha)
 
@@ -26,8 +26,7 @@ from torch import Tensor
 
 from harness.errors import HarnessError
 from harness.pretraining.base import Outcome, Run, Seen
-from harness.pretraining.cooccurrence import Cooccurrence, Pairs, number_blocks, parts_for
-from harness.pretraining.word_vectors import (
+from harness.pretraining.word_vectors.common import (
     Keeper,
     Reading,
     Reporter,
@@ -36,6 +35,7 @@ from harness.pretraining.word_vectors import (
     measured,
     write_vectors,
 )
+from harness.pretraining.word_vectors.cooccurrence import Cooccurrence, Pairs, number_blocks, parts_for
 
 UNKNOWN = "<unk>"
 RARE = 100
@@ -69,8 +69,8 @@ class GloVe:
         batch: pairs a step.
         squares: what AdaGrad's sums of squares start from; 1 as in the published program, where a corpus of
             billions of words soon outweighs it. Small corpora want less.
-        min_count, max_words, lower, across_lines: see :class:`~harness.pretraining.word_vectors.Reading`.
-        format, digits: see :func:`~harness.pretraining.word_vectors.write_vectors`; text has no header.
+        min_count, max_words, lower, across_lines: see :class:`~harness.pretraining.word_vectors.common.Reading`.
+        format, digits: see :func:`~harness.pretraining.word_vectors.common.write_vectors`; text has no header.
         unknown: write ``<unk>``, the mean of the :data:`RARE` least frequent words.
     """
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Budget, Outcome, Run, Seen
-from harness.pretraining.word_vectors import (
+from harness.pretraining.word_vectors.common import (
     Keeper,
     Reading,
     Reporter,
@@ -113,8 +113,8 @@ class Word2Vec:
     Args:
         objective, dim, window, negative, exponent, sample, lr, min_lr: see :class:`Settings`.
         epochs: passes when there is no budget.
-        min_count, max_words, lower, across_lines: see :class:`~harness.pretraining.word_vectors.Reading`.
-        format, digits: see :func:`~harness.pretraining.word_vectors.write_vectors`; text has a header.
+        min_count, max_words, lower, across_lines: see :class:`~harness.pretraining.word_vectors.common.Reading`.
+        format, digits: see :func:`~harness.pretraining.word_vectors.common.write_vectors`; text has a header.
     """
 
     family = "static"

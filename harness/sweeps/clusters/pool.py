@@ -1,7 +1,7 @@
 """Cells as tasks of a cluster: the driver decides and keeps count, an engine (Ray, Slurm) places and starts.
 
 A task is one cell. Its process is a supervisor that never loads torch: it takes the cell's lease and runs the
-cell as the local launcher does, in a child of its own (:mod:`harness.pool`). So what kills the cell leaves a
+cell as the local launcher does, in a child of its own (:mod:`harness.sweeps.pool`). So what kills the cell leaves a
 record with the reason, and a supervisor that serves many cells has paid for the imports once. A supervisor
 that is itself lost with its machine is a failed cell, too: the driver writes its record.
 
@@ -19,15 +19,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import outcome
-from harness.cluster_work import Death, Work, anchored
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.lease import LEASE, Leases
-from harness.pool import Display
-from harness.record import RECORD, Record
-from harness.resolve import Cell
-from harness.server import handled
-from harness.slots import Slot
+from harness.processes.forkserver import handled
+from harness.processes.slots import Slot
+from harness.records import lifecycle
+from harness.records.lease import LEASE, Leases
+from harness.records.record import RECORD, Record
+from harness.sweeps.clusters.task import Death, Work, anchored
+from harness.sweeps.pool import Display
 
 TICK_SECONDS = 0.2
 LOOK_SECONDS = 1.0
@@ -93,7 +93,7 @@ class _Task:
 
 @dataclass(slots=True)
 class ClusterPool:
-    """Runs cells on an engine; :class:`harness.pool.Pool` is its like for one machine.
+    """Runs cells on an engine; :class:`harness.sweeps.pool.Pool` is its like for one machine.
 
     Attributes:
         engine: connected.
@@ -159,7 +159,7 @@ class ClusterPool:
         if isinstance(answer, Record):
             _wait_for(task.cell.folder / RECORD)
         elif _changed(task.cell) not in (None, task.before):
-            answer = outcome.previous(task.cell)  # it came as far as its record
+            answer = lifecycle.previous(task.cell)  # it came as far as its record
         if isinstance(answer, Death):
             if self.interrupts > 1:
                 return
@@ -175,10 +175,10 @@ class ClusterPool:
 
     def _obituary(self, task: _Task, death: Death) -> Record:
         seconds = time.monotonic() - task.clock
-        record = outcome.failure(task.cell, status=death.status, reason=death.reason, seconds=seconds)
+        record = lifecycle.failure(task.cell, status=death.status, reason=death.reason, seconds=seconds)
         record.costs.device = self.engine.name
         _drop_lease(task.cell)
-        outcome.store(task.cell, record, warn=self.display.note)
+        lifecycle.store(task.cell, record, warn=self.display.note)
         return record
 
     def _look(self) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster_work import Death, Work, gpus_of, need
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.record import Record
-from harness.resolve import Cell
+from harness.records.record import Record
+from harness.sweeps.clusters.task import Death, Work, gpus_of, need
 
 CHECK_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.cluster_work import Death, Work, gpus_of, need
+from harness.config.resolve import Cell
 from harness.errors import HarnessError
-from harness.record import Record
-from harness.resolve import Cell
-from harness.slots import cuda_devices
+from harness.processes.slots import cuda_devices
+from harness.records.record import Record
+from harness.sweeps.clusters.task import Death, Work, gpus_of, need
 
 SHARED = (
     "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name",

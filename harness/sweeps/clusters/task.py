@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.config.cell_id import PLACES
+from harness.config.resolve import Cell
+from harness.core.provenance import host
 from harness.errors import HarnessError
-from harness.identity import PLACES
-from harness.pool import Pool
-from harness.progress import Counts, SilentDisplay
-from harness.provenance import host
-from harness.record import Record
-from harness.resolve import Cell
-from harness.slots import Slot, cpu_share
+from harness.processes.slots import Slot, cpu_share
+from harness.records.record import Record
+from harness.sweeps.pool import Pool
+from harness.sweeps.progress import Counts, SilentDisplay
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Work:
 
     Attributes:
         cell: with absolute paths.
-        runner, preload: as in :class:`harness.pool.Pool`.
+        runner, preload: as in :class:`harness.sweeps.pool.Pool`.
         again: run it although it is complete.
         devices: CUDA_VISIBLE_DEVICES, "" hides all, None = what the cluster gave.
         threads: CPU threads; None = all the worker may use.

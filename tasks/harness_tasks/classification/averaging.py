@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.data.averages import log_mean
+from harness.data.averaging import log_mean
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Prediction

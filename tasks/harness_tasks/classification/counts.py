@@ -1,7 +1,7 @@
-"""Counts of one example of classification, and the scores of their sums (:mod:`harness.data.counts`).
+"""Counts of one example of classification, and the scores of their sums (:mod:`harness.data.statistics`).
 
 ``n`` 1, ``right`` 0 or 1, and for each class k ``gold/k``, ``predicted/k`` and ``right/k``; the class that
-``f1`` is of once more as ``positive/gold`` and so on. Formulas as in :mod:`tasks.classification.scoring`.
+``f1`` is of once more as ``positive/gold`` and so on. Formulas as in :mod:`harness_tasks.classification.scoring`.
 Imports no torch.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.data.counts import Aggregate, Counts, Scores, f1, pick, ratio
+from harness.data.statistics import Aggregate, Counts, Scores, f1, pick, ratio
 
 PARTS = ("right", "predicted", "gold")
 POSITIVE = tuple(f"positive/{part}" for part in PARTS)

@@ -4,7 +4,7 @@
     separate pair             logits = W d([u; v; |u - v|; u * v]) + b
     with a word meant         the same of the words' states; a joint pair has two, u and v, in its row
 
-u and v summarise the rows (:func:`harness.data.units.pool`, or the encoder's pretrained pooler), d is
+u and v summarise the rows (:func:`harness.data.tokens.pool`, or the encoder's pretrained pooler), d is
 dropout. A word's state is the mean over its units; where it has none (cut off with the end of a long text, or
 deleted by the tokenizer) the mean over the text's units stands for it.
 The features of separate pairs are those of Conneau et al. 2017 (InferSent), section 3.1.
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.batch import IGNORE, Batch
-from harness.data.units import Encoded, Units, pool, pooled_size
+from harness.data.tokens import Encoded, Units, pool, pooled_size
 from harness.task import HeadInput, Prediction
 
 if TYPE_CHECKING:
-    from tasks.classification.reader import TargetExample
+    from harness_tasks.classification.reader import TargetExample
 
 
 class ClassificationHead(nn.Module):
@@ -33,7 +33,7 @@ class ClassificationHead(nn.Module):
         spec: what it is built on.
         labels: K classes.
         weights: (K,) weight of each class in the loss; None = 1 each.
-        target: examples are :class:`~tasks.classification.reader.TargetExample`; their words are read.
+        target: examples are :class:`~harness_tasks.classification.reader.TargetExample`; their words are read.
     """
 
     weights: Tensor | None

@@ -13,7 +13,7 @@ from harness.data.files import is_none, locate
 from harness.data.tables import Reading, Table, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from tasks.classification.columns import Columns, Labels, read_place, read_tags, read_text
+from harness_tasks.classification.columns import Columns, Labels, read_place, read_tags, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a task's data become rows; see :class:`tasks.classification.task.TextClassification`."""
+    """How a task's data become rows; see :class:`harness_tasks.classification.task.TextClassification`."""
 
     where: Mapping[str, Any]
     hub: Hub | None
@@ -111,7 +111,7 @@ class Reader:
         return {role: self._split(role, parts, local=bool(files)) for role, parts in tables.items()}
 
     def _from_hub(self, hub: Hub, notes: list[str]) -> dict[str, list[Table]]:
-        from harness.data.hub_data import load_hub
+        from harness.data.hub import load_hub
 
         loaded = load_hub(hub.id, hub.splits, config=hub.config, revision=hub.revision)
         notes.append(f"data: hub data set {hub.id}{f' at {hub.revision}' if hub.revision else ''}")

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.data.counts import Counts
 from harness.data.files import by_role, is_none, locate
 from harness.data.splits import complete
 from harness.data.splits import limit as take
+from harness.data.statistics import Counts
 from harness.data.tables import Reading
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
-from tasks.classification import counts, scoring
-from tasks.classification.averaging import average_classes
-from tasks.classification.columns import Columns, Labels, Names, target_columns
-from tasks.classification.reader import Hub, Reader, Row, check_roles
+from harness_tasks.classification import counts, scoring
+from harness_tasks.classification.averaging import average_classes
+from harness_tasks.classification.columns import Columns, Labels, Names, target_columns
+from harness_tasks.classification.reader import Hub, Reader, Row, check_roles
 
 if TYPE_CHECKING:
-    from harness.data.units import UnitRow
+    from harness.data.tokens import UnitRow
 
 IGNORE = -100
 
@@ -56,7 +56,7 @@ class TextClassification:
             ``dev=none`` = no dev split at all.
         path: folder that holds local copies under the names in ``files``.
         files: candidates for file names by split.
-        hub: id of a hub data set, or a mapping (:class:`~tasks.classification.reader.Hub`); used when no
+        hub: id of a hub data set, or a mapping (:class:`~harness_tasks.classification.reader.Hub`); used when no
             local files are given.
         text, text_b, label, id: columns. Null = guessed (text, label), one text (text_b), numbered (id).
         tags: column of slices, blanks between them or a list; null = none.
@@ -76,7 +76,7 @@ class TextClassification:
     maximize = True
     truncate = True
     averaging = "the mean of the members' class probabilities"
-    aggregate = "tasks.classification.counts.AGGREGATE"
+    aggregate = "harness_tasks.classification.counts.AGGREGATE"
     max_first: int | None = None
 
     def __init__(
@@ -166,13 +166,13 @@ class TextClassification:
         return [{"label": np.array(number, dtype=np.int64)} for _ in rows]
 
     def head(self, spec: HeadInput) -> Head:
-        from tasks.classification.head import ClassificationHead
+        from harness_tasks.classification.head import ClassificationHead
 
         self._check_read()
         return ClassificationHead(spec, self.labels, self.weights, target=self._target)
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
-        """See :func:`tasks.classification.scoring.score`."""
+        """See :func:`harness_tasks.classification.scoring.score`."""
         return scoring.score(predictions, examples, positive=self.positive)
 
     def average(
@@ -184,7 +184,7 @@ class TextClassification:
         return average_classes(members, examples, labels=self.labels)
 
     def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`tasks.classification.counts` and :class:`harness.task.Counted`."""
+        """See :mod:`harness_tasks.classification.counts` and :class:`harness.task.Counted`."""
         scoring.check_complete(predictions, examples)
         gold, predicted = [e.gold for e in examples], [predictions[e.id].value for e in examples]
         return counts.count(gold, predicted, positive=self.positive)

@@ -1,4 +1,4 @@
-"""Pretrains the bundled encoders on the mini corpus: ``python -m tasks.mini.zoo [FOLDER [NAME ...]]``.
+"""Pretrains the bundled encoders on the mini corpus: ``python -m harness_tasks.mini.zoo [FOLDER [NAME ...]]``.
 
 Without a folder it makes the bundled ones anew; with names these alone, the others stay. Each is made by
 one ``harness pretrain`` command, which ``manifest.json`` keeps beside seed, hashes (the corpus' is its
@@ -107,7 +107,8 @@ def _digest(path: Path) -> str:
 def main(argv: list[str]) -> int:
     known = {member.name: member for member in ZOO}
     parser = argparse.ArgumentParser(
-        prog="python -m tasks.mini.zoo", description="Pretrains the bundled encoders on the mini corpus."
+        prog="python -m harness_tasks.mini.zoo",
+        description="Pretrains the bundled encoders on the mini corpus.",
     )
     parser.add_argument("folder", nargs="?", type=Path, default=HERE / "zoo")
     parser.add_argument("name", nargs="*", help=f"of {', '.join(known)}; default: all")

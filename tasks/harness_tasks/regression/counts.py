@@ -1,4 +1,4 @@
-"""Predicted and gold number of one example, and the scores of weighted examples (:mod:`harness.data.counts`).
+"""Predicted and gold number of one example, and the scores of weighted examples (:mod:`harness.data.statistics`).
 
 With weights w_i, n = sum w_i and m_x = sum w_i x_i / n
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.data.counts import Aggregate, Counts, Scores
+from harness.data.statistics import Aggregate, Counts, Scores
 
 NAMES = ("predicted", "gold")
 METRICS = ("pearson", "spearman", "mse")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batch import Batch
-from harness.data.units import Encoded, Units, pool, pooled_size
+from harness.data.tokens import Encoded, Units, pool, pooled_size
 from harness.task import HeadInput, Prediction
 
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.data.counts import Counts
 from harness.data.files import is_none
 from harness.data.splits import complete
 from harness.data.splits import limit as take
+from harness.data.statistics import Counts
 from harness.data.tables import Reading
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
-from tasks.classification.columns import Columns, Labels, Names
-from tasks.classification.reader import Hub, Reader, Row
-from tasks.regression import counts, scoring
+from harness_tasks.classification.columns import Columns, Labels, Names
+from harness_tasks.classification.reader import Hub, Reader, Row
+from harness_tasks.regression import counts, scoring
 
 if TYPE_CHECKING:
-    from harness.data.units import UnitRow
+    from harness.data.tokens import UnitRow
 
 
 class TextRegression:
@@ -32,7 +32,7 @@ class TextRegression:
         name: as in the results path.
         kind: kind of task.
         train, dev, test, path, files, hub, text, text_b, id, tags: as in
-            :class:`tasks.classification.task.TextClassification`.
+            :class:`harness_tasks.classification.task.TextClassification`.
         label: column of the number; null = guessed.
         metric: ``pearson``, ``spearman`` or ``mse``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
@@ -46,7 +46,7 @@ class TextRegression:
 
     truncate = True
     max_first: int | None = None
-    aggregate = "tasks.regression.counts.AGGREGATE"
+    aggregate = "harness_tasks.regression.counts.AGGREGATE"
     averaging = "the mean of the members' numbers"
 
     def __init__(
@@ -130,18 +130,18 @@ class TextRegression:
         return [{"value": np.array(example.gold, dtype=np.float32)} for _ in rows]
 
     def head(self, spec: HeadInput) -> Head:
-        from tasks.regression.head import RegressionHead
+        from harness_tasks.regression.head import RegressionHead
 
         if self._scale is None:
             raise RuntimeError("splits() must be called first: it finds the scale")
         return RegressionHead(spec, mean=self._scale[0], std=self._scale[1])
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
-        """See :func:`tasks.regression.scoring.score`."""
+        """See :func:`harness_tasks.regression.scoring.score`."""
         return scoring.score(predictions, examples)
 
     def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`tasks.regression.counts` and :class:`harness.task.Counted`."""
+        """See :mod:`harness_tasks.regression.counts` and :class:`harness.task.Counted`."""
         return counts.count([float(predictions[e.id].value) for e in examples], [e.gold for e in examples])
 
     def average(

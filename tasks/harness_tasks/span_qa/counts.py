@@ -1,4 +1,4 @@
-"""Counts of one question, and the scores of their sums (:mod:`harness.data.counts`).
+"""Counts of one question, and the scores of their sums (:mod:`harness.data.statistics`).
 
 ``n`` 1, ``exact_match`` 0 or 1, ``f1`` the overlap with the best gold answer; of questions with and without
 an answer once more as ``HasAns_...`` and ``NoAns_...``; ``empty`` whether no answer is predicted. Imports
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.data.counts import Aggregate, Counts, Scores, pick, ratio
+from harness.data.statistics import Aggregate, Counts, Scores, pick, ratio
 
 PLAIN = (("exact_match", "n"), ("f1", "n"))
 GROUPS = ("HasAns", "NoAns")

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.files import ROLES, by_role, is_none, locate
-from harness.data.hub_data import load_hub
+from harness.data.hub import load_hub
 from harness.data.splits import Cut, cut, limit, smaller
 from harness.data.text import Text
 from harness.errors import HarnessError
 from harness.task import Splits
-from tasks.span_qa.reader import Question, build, from_table, read_questions, unique, whole_articles
+from harness_tasks.span_qa.reader import Question, build, from_table, read_questions, unique, whole_articles
 
 SEED = 13
 HUB_KEYS = ("id", "config", "revision", "splits")
@@ -82,7 +82,7 @@ def read_splits(source: Source, *, most: int | None = None) -> tuple[Splits, boo
         The splits, and whether the data set has questions without an answer (told before any are left out).
 
     Raises:
-        HarnessError: see :mod:`tasks.span_qa.reader`.
+        HarnessError: see :mod:`harness_tasks.span_qa.reader`.
     """
     notes: list[str] = []
     questions = _arrange(_read(source, notes), source, notes)

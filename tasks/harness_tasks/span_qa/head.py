@@ -20,10 +20,10 @@ from torch.nn import functional
 
 from harness.data.batch import IGNORE, Batch
 from harness.data.text import Example
-from harness.data.units import Encoded, Units
+from harness.data.tokens import Encoded, Units
 from harness.errors import HarnessError
 from harness.task import HeadInput, Prediction
-from tasks.span_qa.targets import NULL
+from harness_tasks.span_qa.targets import NULL
 
 N_BEST = 5
 _KEEP = 4 * N_BEST  # per window; several spans of units can be one span of characters

@@ -22,7 +22,7 @@ from harness.data.files import decode, read_bytes
 from harness.data.tables import Table, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
-from tasks.span_qa.offsets import EXACT, locate_answer
+from harness_tasks.span_qa.offsets import EXACT, locate_answer
 
 COLUMNS = ("id", "question", "context", "answers")
 QUESTION_WORDS = ("who", "whom", "whose", "what", "when", "where", "why", "which", "how")

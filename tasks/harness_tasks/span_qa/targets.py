@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from harness.data.units import UnitRow
+    from harness.data.tokens import UnitRow
 
 IGNORE = -100
 """As :data:`harness.data.batch.IGNORE`, which cannot be had without torch."""

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.data.counts import Counts
+from harness.data.statistics import Counts
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
-from tasks.span_qa import counts
-from tasks.span_qa.averaging import average_spans
-from tasks.span_qa.data import Source, read_splits
-from tasks.span_qa.scoring import UNITS, per_question, summary
-from tasks.span_qa.targets import IGNORE, NULL, is_joint, unit_spans
+from harness_tasks.span_qa import counts
+from harness_tasks.span_qa.averaging import average_spans
+from harness_tasks.span_qa.data import Source, read_splits
+from harness_tasks.span_qa.scoring import UNITS, per_question, summary
+from harness_tasks.span_qa.targets import IGNORE, NULL, is_joint, unit_spans
 
 if TYPE_CHECKING:
-    from harness.data.units import UnitRow
-    from tasks.span_qa.head import SpanHead
+    from harness.data.tokens import UnitRow
+    from harness_tasks.span_qa.head import SpanHead
 
 METRICS = ("f1", "exact_match")
 
@@ -50,7 +50,7 @@ class SpanQA:
     """
 
     maximize = True
-    aggregate = "tasks.span_qa.counts.AGGREGATE"
+    aggregate = "harness_tasks.span_qa.counts.AGGREGATE"
     averaging = "the mean of the members' probabilities of spans, softmax over those that each kept"
     n_texts = 2
     truncate = False
@@ -127,7 +127,7 @@ class SpanQA:
         ]
 
     def head(self, spec: HeadInput) -> SpanHead:
-        from tasks.span_qa.head import SpanHead
+        from harness_tasks.span_qa.head import SpanHead
 
         return SpanHead(
             spec,
@@ -139,7 +139,7 @@ class SpanQA:
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
     ) -> dict[str, Prediction]:
-        """See :mod:`tasks.span_qa.averaging` and :class:`harness.task.Averages`."""
+        """See :mod:`harness_tasks.span_qa.averaging` and :class:`harness.task.Averages`."""
         return {
             e.id: average_spans(
                 [member[e.id] for member in members],
@@ -178,7 +178,7 @@ class SpanQA:
         return summary(values, _golds(examples), unanswerable=self.unanswerable)
 
     def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`tasks.span_qa.counts` and :class:`harness.task.Counted`."""
+        """See :mod:`harness_tasks.span_qa.counts` and :class:`harness.task.Counted`."""
         values = self.per_example(predictions, examples)
         return counts.count(
             [(values[e.id]["exact_match"], values[e.id]["f1"]) for e in examples],

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.averages import log_mean
+from harness.data.averaging import log_mean
 from harness.errors import HarnessError
 from harness.task import Prediction
-from tasks.tagging.schemes import bridge
+from harness_tasks.tagging.schemes import bridge
 
 
 def average_labels(

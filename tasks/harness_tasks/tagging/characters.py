@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from harness.data.text import Text
 from harness.errors import HarnessError, did_you_mean
-from tasks.tagging.schemes import OUTSIDE, Entity, entities
+from harness_tasks.tagging.schemes import OUTSIDE, Entity, entities
 
 READINGS = ("each", "words")
 MOST_BEHIND = 5

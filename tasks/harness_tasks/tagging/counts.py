@@ -1,4 +1,4 @@
-"""Counts of one sentence, and the scores of their sums (:mod:`harness.data.counts`).
+"""Counts of one sentence, and the scores of their sums (:mod:`harness.data.statistics`).
 
 ``correct``, ``predicted`` and ``gold`` entities by conlleval's rule, ``strict/...`` by strict IOB2,
 ``type/PER/...`` of each type, ``label/B-PER/...`` of each label where characters are labelled, ``words``
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.data.counts import Aggregate, Counts, Scores, f1, pick, ratio
-from tasks.tagging.schemes import OUTSIDE, entities
-from tasks.tagging.scoring import span_counts, token_counts
+from harness.data.statistics import Aggregate, Counts, Scores, f1, pick, ratio
+from harness_tasks.tagging.schemes import OUTSIDE, entities
+from harness_tasks.tagging.scoring import span_counts, token_counts
 
 PARTS = ("correct", "predicted", "gold")
 STRICT = tuple(f"strict/{part}" for part in PARTS)

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from harness.data.batch import IGNORE, Batch
 from harness.data.text import Example
-from harness.data.units import Encoded, owned_word_states
+from harness.data.tokens import Encoded, owned_word_states
 from harness.task import HeadInput, Prediction
-from tasks.tagging.schemes import bridge
+from harness_tasks.tagging.schemes import bridge
 
 
 class TaggingHead(nn.Module):
@@ -23,7 +23,7 @@ class TaggingHead(nn.Module):
         spec: H and the dropout.
         labels: L labels, in the order of the outputs.
         fallback: label of a word that no unit stands for.
-        word_pooling: ``first`` or ``mean``, see :func:`harness.data.units.word_states`.
+        word_pooling: ``first`` or ``mean``, see :func:`harness.data.tokens.word_states`.
         finish: from an example's labels of words to the value of its prediction; None = they are it.
     """
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.tagging.schemes import OUTSIDE, entities, strict_entities
+from harness_tasks.tagging.schemes import OUTSIDE, entities, strict_entities
 
 Labels = Sequence[str]
 

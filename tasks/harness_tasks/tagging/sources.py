@@ -15,7 +15,7 @@ from typing import Any
 from harness.data.files import NONE, locate
 from harness.data.tables import Table, read_table
 from harness.errors import HarnessError, did_you_mean
-from tasks.tagging.columns import Layout, Sentence, read_columns
+from harness_tasks.tagging.columns import Layout, Sentence, read_columns
 
 TABLES = {".parquet", ".json", ".jsonl", ".ndjson"}
 WORDS = ("tokens", "words")
@@ -132,7 +132,7 @@ class Reader:
 
 def load_hub_tables(hub: Hub) -> dict[str, Table]:
     """The hub data set's tables by role."""
-    from harness.data.hub_data import load_hub
+    from harness.data.hub import load_hub
 
     return load_hub(hub.id, hub.splits, config=hub.config, revision=hub.revision)
 

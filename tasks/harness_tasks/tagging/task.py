@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.data.counts import Counts
 from harness.data.files import by_role
 from harness.data.splits import complete
 from harness.data.splits import limit as take
+from harness.data.statistics import Counts
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
-from tasks.tagging import counts
-from tasks.tagging.averaging import average_labels
-from tasks.tagging.characters import Characters
-from tasks.tagging.columns import Layout, Sentence
-from tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
-from tasks.tagging.scoring import macro_f1, score_spans, score_tokens
-from tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
+from harness_tasks.tagging import counts
+from harness_tasks.tagging.averaging import average_labels
+from harness_tasks.tagging.characters import Characters
+from harness_tasks.tagging.columns import Layout, Sentence
+from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
+from harness_tasks.tagging.scoring import macro_f1, score_spans, score_tokens
+from harness_tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.data.units import UnitRow
-    from tasks.tagging.head import TaggingHead
+    from harness.data.tokens import UnitRow
+    from harness_tasks.tagging.head import TaggingHead
 
 SHORT, LONG = 10, 40
 """Sentences of at most SHORT words carry the tag ``length:short``, those beyond LONG ``length:long``."""
@@ -66,14 +66,14 @@ class Tagging:
         labels. path, train, dev, test, files: local files, see :func:`harness.data.files.locate`. A split
         that is
             not there is cut from train; ``dev=none`` = no dev split at all.
-        hub: id of a hub data set, or a mapping (:class:`~tasks.tagging.sources.Hub`).
-        words_column, labels_column, label_names: of tables, see :class:`~tasks.tagging.sources.Reader`.
+        hub: id of a hub data set, or a mapping (:class:`~harness_tasks.tagging.sources.Hub`).
+        words_column, labels_column, label_names: of tables, see :class:`~harness_tasks.tagging.sources.Reader`.
         token_column, label_column, separator, comment: of column files, see
-            :class:`~tasks.tagging.columns.Layout`.
+            :class:`~harness_tasks.tagging.columns.Layout`.
         encoding: of text files.
-        scheme: ``auto`` or one of :data:`tasks.tagging.schemes.SCHEMES`.
+        scheme: ``auto`` or one of :data:`harness_tasks.tagging.schemes.SCHEMES`.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
-            :mod:`tasks.tagging.characters`. Gold and predictions are then labels of characters.
+            :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
         word_pooling: how the units of a word become its state, ``first`` or ``mean``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
         train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
@@ -85,7 +85,7 @@ class Tagging:
     n_texts = 1
     truncate = False
     maximize = True
-    aggregate = "tasks.tagging.counts.AGGREGATE"
+    aggregate = "harness_tasks.tagging.counts.AGGREGATE"
     averaging = "the mean of the members' label probabilities, word by word"
     max_first: int | None = None
 
@@ -192,8 +192,8 @@ class Tagging:
         return [{"labels": np.where(row.word_units >= 0, gold, IGNORE)} for row in rows]
 
     def head(self, spec: HeadInput) -> TaggingHead:
-        """A fresh :class:`tasks.tagging.head.TaggingHead` over the labels of train."""
-        from tasks.tagging.head import TaggingHead
+        """A fresh :class:`harness_tasks.tagging.head.TaggingHead` over the labels of train."""
+        from harness_tasks.tagging.head import TaggingHead
 
         return TaggingHead(
             spec,
@@ -206,7 +206,7 @@ class Tagging:
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
     ) -> dict[str, Prediction]:
-        """See :func:`tasks.tagging.averaging.average_labels` and :class:`harness.task.Averages`."""
+        """See :func:`harness_tasks.tagging.averaging.average_labels` and :class:`harness.task.Averages`."""
         out = {}
         for e in examples:
             theirs = [member[e.id] for member in members]
@@ -215,7 +215,7 @@ class Tagging:
         return out
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
-        """See :func:`tasks.tagging.scoring.score_spans`; only ``token_accuracy`` for plain labels.
+        """See :func:`harness_tasks.tagging.scoring.score_spans`; only ``token_accuracy`` for plain labels.
 
         Raises:
             HarnessError: an example has no prediction, or one that does not fit its words.
@@ -229,7 +229,7 @@ class Tagging:
         return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
 
     def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`tasks.tagging.counts` and :class:`harness.task.Counted`."""
+        """See :mod:`harness_tasks.tagging.counts` and :class:`harness.task.Counted`."""
         gold, predicted = self._label_pairs(predictions, examples)
         spans, labels = self.scheme != "none", self._characters is not None
         return counts.count(gold, predicted, spans=spans, labels=labels)

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_awd_lstm import make_awd_lstm, make_both, tiny_lm, vocabulary
 from torch import nn
 
 import harness
 from harness.data.text import Text
-from harness.data.units import Units, pool, pooled_size, word_states
-from harness.encoders.awd_lstm import AwdLstmEncoder, load, load_language_model
-from harness.encoders.awd_lstm_bi import BiAwdLstmEncoder
-from harness.encoders.awd_lstm_model import AwdLstm, AwdLstmLM, Dropouts, Sizes, WeightDropLSTM
+from harness.data.tokens import Units, pool, pooled_size, word_states
+from harness.encoders.awd_lstm.bidirectional import BiAwdLstmEncoder
+from harness.encoders.awd_lstm.encoder import AwdLstmEncoder, load, load_language_model
+from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, WeightDropLSTM
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError
+from tests.helpers.tiny_awd_lstm import make_awd_lstm, make_both, tiny_lm, vocabulary
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = json.loads((DATA / "awd_lstm_expected.json").read_text(encoding="utf-8"))
@@ -350,7 +350,7 @@ def test_concat_pooling_sees_no_padding(count: int, side: str) -> None:
 
 @pytest.mark.parametrize("name", ["ulmfit", "ulmfit_bi", "ulmfit_wt103", "ulmfit_wt103_bwd"])
 def test_named_configurations_are_whole(name: str) -> None:
-    from harness.encoders.api import encoder_config
+    from harness.encoders.loading import encoder_config
 
     config = encoder_config(name)
     assert config["name"] == name
@@ -364,7 +364,7 @@ def test_named_configurations_are_whole(name: str) -> None:
 
 def test_beside_other_encoders_it_is_pooled_to_words(tmp_path: Path) -> None:
     folder = make_awd_lstm(tmp_path)
-    member = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder)}
+    member = {"_target_": "harness.encoders.awd_lstm.encoder.load", "name": "x", "path": str(folder)}
     joined = harness.load_encoder("concat", cache_dir=tmp_path, members={"one": member, "two": member})
     joined.restrict(["zebra"])  # type: ignore[operator]
     single = harness.load_encoder("ulmfit", folder, cache_dir=tmp_path)

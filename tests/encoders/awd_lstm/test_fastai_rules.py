@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.encoders.english_tokens import english_tokens
-from harness.encoders.fastai_rules import BOS, Token, fastai_tokens
+from harness.encoders.awd_lstm.english_tokens import english_tokens
+from harness.encoders.awd_lstm.fastai_rules import BOS, Token, fastai_tokens
 
 EXPECTED = Path(__file__).parent / "data" / "awd_lstm_expected.json"
 GOLDEN = json.loads(EXPECTED.read_text(encoding="utf-8"))

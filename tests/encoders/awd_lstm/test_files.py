@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
 
 import harness
-from harness.encoders.awd_lstm import load, load_language_model, write_fastai, write_model
-from harness.encoders.awd_lstm_checkpoint import read_checkpoint, read_tensors
-from harness.encoders.awd_lstm_files import awd_lstm_files, bi_files, read_vocabulary
+from harness.encoders.awd_lstm.checkpoint import read_checkpoint, read_tensors
+from harness.encoders.awd_lstm.encoder import load, load_language_model, write_fastai, write_model
+from harness.encoders.awd_lstm.files import awd_lstm_files, bi_files, read_vocabulary
 from harness.errors import HarnessError
+from tests.helpers.tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
 
 
 def the_files(folder: Path) -> dict[str, Path]:
@@ -153,7 +153,7 @@ def test_files_of_both_directions(tmp_path: Path) -> None:
 
 
 def _members(folder: Path, *, back: bool) -> dict[str, Any]:
-    one = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder / "forward")}
+    one = {"_target_": "harness.encoders.awd_lstm.encoder.load", "name": "x", "path": str(folder / "forward")}
     return {"forward": one, "backward": {**one, "backwards": back}}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_awd_lstm import awd_lstm_folder
 
 from harness.data.text import Text
-from harness.encoders.awd_lstm import load
+from harness.encoders.awd_lstm.encoder import load
 from harness.encoders.base import Windowing
+from tests.helpers.tiny_awd_lstm import awd_lstm_folder
 
 FILES = {"wikitext2_small/valid.txt": (0, 0), "korsts/dev.tsv": (5, 1), "sst2/dev.txt": (0, 0)}
 

@@ -12,17 +12,17 @@ from hydra import compose, initialize_config_dir
 from torch import nn
 
 import harness
+from harness.core.paths import conf_dir
+from harness.core.resolvers import register
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
-from harness.data.units import Encoded, UnitRow, Units
+from harness.data.tokens import Encoded, UnitRow, Units
 from harness.data.windows import owners, windows
 from harness.encoders.base import Encoder, Group, Windowing
-from harness.encoders.concat import ConcatEncoder
-from harness.encoders.concat_files import files
-from harness.encoders.static import load
+from harness.encoders.concat.encoder import ConcatEncoder
+from harness.encoders.concat.files import files
+from harness.encoders.static.encoder import load
 from harness.errors import HarnessError
-from harness.paths import conf_dir
-from harness.resolvers import register
 
 torch.set_num_threads(1)
 

@@ -10,19 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_elmo import TINY, PlainElmo, make_elmo, random_weights
 from torch import Tensor, nn
 
 import harness
 from harness.data.text import Text
-from harness.data.units import Units
-from harness.encoders import elmo_characters, elmo_lstm
+from harness.data.tokens import Units
 from harness.encoders.base import Windowing
-from harness.encoders.elmo import ElmoEncoder, load
-from harness.encoders.elmo_characters import boundary_ids, character_ids, unique_rows
-from harness.encoders.elmo_files import ElmoOptions, read_options
-from harness.encoders.elmo_lstm import BiLSTMLayer, Packing
-from harness.encoders.elmo_weights import read_weights
+from harness.encoders.elmo import characters as elmo_characters
+from harness.encoders.elmo import lstm
+from harness.encoders.elmo.characters import boundary_ids, character_ids, unique_rows
+from harness.encoders.elmo.encoder import ElmoEncoder, load
+from harness.encoders.elmo.files import ElmoOptions, read_options
+from harness.encoders.elmo.lstm import BiLSTMLayer, Packing
+from harness.encoders.elmo.weights import read_weights
+from tests.helpers.tiny_elmo import TINY, PlainElmo, make_elmo, random_weights
 
 torch.set_num_threads(1)
 SENTENCES = [
@@ -259,7 +260,7 @@ def test_blocks_of_words_and_steps_change_nothing(tmp_path: Path, monkeypatch: p
     encoder = encoder_of(tmp_path)
     whole = encoder.encode(SENTENCES, layers="all")
     monkeypatch.setattr(elmo_characters, "CHUNK", 2)
-    monkeypatch.setattr(elmo_lstm, "AT_ONCE", 8 * TINY.dim * 7)
+    monkeypatch.setattr(lstm, "AT_ONCE", 8 * TINY.dim * 7)
     for a, b in zip(whole, encoder.encode(SENTENCES, layers="all"), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
 

@@ -11,19 +11,19 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from cells import composed, make_cell
-from tiny_elmo import TINY, elmo_folder, make_elmo, random_weights
 
 import harness
 from harness.bodies.bilstm import BiLSTM
-from harness.cell import run_cell
-from harness.data.units import Encoded, UnitRow, Units
-from harness.encoders.elmo import load
-from harness.encoders.elmo_files import files, read_options
-from harness.encoders.elmo_weights import read_weights, write
+from harness.config.resolve import prepare
+from harness.data.tokens import Encoded, UnitRow, Units
+from harness.encoders.elmo.encoder import load
+from harness.encoders.elmo.files import files, read_options
+from harness.encoders.elmo.weights import read_weights, write
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
-from harness.resolve import prepare
+from harness.training.run import run_cell
+from tests.helpers.cells import composed, make_cell
+from tests.helpers.tiny_elmo import TINY, elmo_folder, make_elmo, random_weights
 
 torch.set_num_threads(1)
 QUICK = ["limit=12", "trainer.epochs=1", "trainer.batch_size=6", "trainer.threads=1"]

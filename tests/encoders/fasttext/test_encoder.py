@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_fasttext
 import torch
-from tiny_fasttext import HEAD, dense, dictionary
 
 from harness.data.text import Text
-from harness.data.units import Units
-from harness.encoders.api import load_encoder
+from harness.data.tokens import Units
 from harness.encoders.base import Windowing
-from harness.encoders.fasttext import FastTextEncoder, load
-from harness.encoders.fasttext_files import is_model
-from harness.encoders.fasttext_table import SubwordTable, open_fasttext
-from harness.encoders.static import StaticEncoder
-from harness.encoders.vectors import open_vectors
+from harness.encoders.fasttext.encoder import FastTextEncoder, load
+from harness.encoders.fasttext.files import is_model
+from harness.encoders.fasttext.table import SubwordTable, open_fasttext
+from harness.encoders.loading import load_encoder
+from harness.encoders.static.encoder import StaticEncoder
+from harness.encoders.static.vectors import open_vectors
 from harness.errors import HarnessError
+from tests.helpers import tiny_fasttext
+from tests.helpers.tiny_fasttext import HEAD, dense, dictionary
 
 torch.set_num_threads(1)
 WORDS = ["the", "서울", "naïve", "Straße", "</s>", "a"]
@@ -96,8 +96,8 @@ def test_sums_do_not_depend_on_how_many_are_made_at_once(
 ) -> None:
     path, _ = model(tmp_path)
     whole = opened(path, tmp_path)
-    monkeypatch.setattr("harness.encoders.fasttext_table._GATHERED", 40)
-    monkeypatch.setattr("harness.encoders.fasttext_table._WORDS_AT_ONCE", 1)
+    monkeypatch.setattr("harness.encoders.fasttext.table._GATHERED", 40)
+    monkeypatch.setattr("harness.encoders.fasttext.table._WORDS_AT_ONCE", 1)
     parts = opened(path, tmp_path / "other")
     np.testing.assert_allclose(whole.matrix, parts.matrix, atol=1e-6)
     np.testing.assert_allclose(whole.compose(OUTSIDE)[0], parts.compose(OUTSIDE)[0], atol=1e-6)
@@ -210,7 +210,7 @@ def test_damaged_models_are_named(tmp_path: Path, what: str) -> None:
 def test_the_second_open_reads_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = model(tmp_path)
     first = opened(path, tmp_path)
-    monkeypatch.setattr("harness.encoders.fasttext_table.read_model", None)
+    monkeypatch.setattr("harness.encoders.fasttext.table.read_model", None)
     again = pickle.loads(pickle.dumps(opened(path, tmp_path)))
     np.testing.assert_array_equal(first.compose(OUTSIDE)[0], again.compose(OUTSIDE)[0])
     assert not (first.folder / "words.f32").exists()

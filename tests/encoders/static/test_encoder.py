@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from harness.data.text import Text
-from harness.data.units import Units
+from harness.data.tokens import Units
 from harness.encoders.base import Windowing
-from harness.encoders.static import StaticEncoder, load
+from harness.encoders.static.encoder import StaticEncoder, load
 from harness.errors import HarnessError
 
 torch.set_num_threads(1)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.data.windows import owners, windows
-from harness.encoders.vectors import VectorTable, open_vectors
+from harness.encoders.static.vectors import VectorTable, open_vectors
 from harness.errors import HarnessError
 
 GLOVE = "sun 1 2 3\nsea 4 5 6\n"
@@ -96,14 +96,14 @@ def test_v08_binary_with_and_without_newlines(tmp_path: Path, data: str) -> None
 
 
 def test_binary_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.encoders.vector_chunks.BLOCK", 37)
+    monkeypatch.setattr("harness.encoders.static.vector_chunks.BLOCK", 37)
     values = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
     vectors = {f"wörd{i}": v.tolist() for i, v in enumerate(values)}
     assert contents(table(tmp_path, as_binary(vectors))) == vectors
 
 
 def test_text_across_blocks_keeps_line_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.encoders.vector_chunks.BLOCK", 41)
+    monkeypatch.setattr("harness.encoders.static.vector_chunks.BLOCK", 41)
     lines = [f"w{i} {i} {i}.5 -{i}" if i % 7 else f"two words {i} {i}.5 -{i}" for i in range(60)]
     opened = table(tmp_path, "\n".join(lines))
     assert len(opened) == 60 - 8
@@ -182,7 +182,7 @@ def test_lookup_finds_every_word_and_no_other(tmp_path: Path) -> None:
 
 def test_words_of_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.encoders.vectors._hashes", lambda words: np.zeros(len(list(words)), dtype=np.uint64)
+        "harness.encoders.static.vectors._hashes", lambda words: np.zeros(len(list(words)), dtype=np.uint64)
     )
     opened = table(tmp_path, "a 1 1\nb 2 2\nc 3 3\n")
     assert opened.lookup(["c", "x", "a", "b"]).tolist() == [3, 0, 1, 2]
@@ -198,7 +198,7 @@ def test_writing_to_an_open_table_stays_in_the_process(tmp_path: Path) -> None:
 
 def test_the_second_open_reads_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = table(tmp_path, GLOVE)
-    monkeypatch.setattr("harness.encoders.vectors.read_chunks", None)
+    monkeypatch.setattr("harness.encoders.static.vectors.read_chunks", None)
     assert contents(open_vectors(tmp_path / "v.any", cache_dir=tmp_path / "cache")) == contents(first)
 
 

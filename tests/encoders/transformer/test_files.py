@@ -18,13 +18,14 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from harness.data.text import Text
-from harness.data.units import Units
-from harness.encoders import bert, gpt
+from harness.data.tokens import Units
 from harness.encoders.base import Windowing
-from harness.encoders.hub import checkpoint_files, encoder_files, local_folder
-from harness.encoders.transformer import TransformerEncoder
+from harness.encoders.transformer import bert, gpt
+from harness.encoders.transformer.encoder import TransformerEncoder
+from harness.encoders.transformer.hub import checkpoint_files, encoder_files, local_folder
 from harness.errors import HarnessError
-from tests.tiny_transformers import TEXT, make_checkpoint, tiny_config, wordpiece, wordpiece_vocab
+from tests.helpers.paths import ROOT
+from tests.helpers.tiny_transformers import TEXT, make_checkpoint, tiny_config, wordpiece, wordpiece_vocab
 
 WEIGHTS = "model.safetensors"
 
@@ -269,7 +270,7 @@ def test_a_file_is_no_directory(folder):
 
 LOOKUP = """
 import sys, pathlib
-from harness.encoders.hub import encoder_files
+from harness.encoders.transformer.hub import encoder_files
 from harness.errors import HarnessError
 try:
     print(sorted(encoder_files({"path": "some-owner/some-model"}, pathlib.Path("."))))
@@ -330,7 +331,7 @@ def compose(search: Path, option: str) -> dict:
     from omegaconf import OmegaConf
 
     GlobalHydra.instance().clear()
-    conf = Path(__file__).parent.parent / "conf"
+    conf = ROOT / "conf"
     with initialize_config_dir(str(conf), version_base="1.3"):
         over = [f"hydra.searchpath=[file://{search}]", f"+encoder={option}"]
         made = OmegaConf.to_container(compose(overrides=over))
@@ -354,7 +355,7 @@ def test_three_lines_make_an_encoder(tmp_path, made):
     (tmp_path / "encoder").mkdir()
     text = f"defaults: [bert]\nname: mine\npath: {made / 'bert'}\n"
     (tmp_path / "encoder" / "mine.yaml").write_text(text)
-    from harness.build import build
+    from harness.core.instantiate import build
 
     config = compose(tmp_path, "mine")
     encoder = build(config, random_init=False, cache_dir=tmp_path)

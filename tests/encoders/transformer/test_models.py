@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from harness.data.text import Text
-from harness.data.units import Units, pool
-from harness.encoders import bert, gpt
+from harness.data.tokens import Units, pool
 from harness.encoders.base import Windowing
-from harness.encoders.transformer import TransformerEncoder
-from tests.tiny_transformers import BIDIRECTIONAL, CAUSAL, POSITIONS, TEXT, make_checkpoint
+from harness.encoders.transformer import bert, gpt
+from harness.encoders.transformer.encoder import TransformerEncoder
+from tests.helpers.tiny_transformers import BIDIRECTIONAL, CAUSAL, POSITIONS, TEXT, make_checkpoint
 
 ALL = (*BIDIRECTIONAL, *CAUSAL)
 SHORT, OTHER = "How are you", "fine, the Ana runs"

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from harness.data.text import Text
-from harness.data.units import Units
-from harness.encoders import bert
+from harness.data.tokens import Units
 from harness.encoders.base import Windowing
-from harness.encoders.hf_tokenizer import HFTokenizer
-from harness.encoders.template import read_template
+from harness.encoders.transformer import bert
+from harness.encoders.transformer.template import read_template
+from harness.encoders.transformer.tokenizer import HFTokenizer
 
 TEXTS = [
     "How far is it from Denver to Aspen ?",

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.text import Text
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.encoders.base import Windowing
-from harness.encoders.hf_tokenizer import HFTokenizer
-from harness.encoders.template import Template, read_template
+from harness.encoders.transformer.template import Template, read_template
+from harness.encoders.transformer.tokenizer import HFTokenizer
 from harness.errors import HarnessError
-from tests.tiny_transformers import TEXT, byte_level, unigram, wordpiece
+from tests.helpers.tiny_transformers import TEXT, byte_level, unigram, wordpiece
 
 
 def bert_like(backend=None, max_units=None) -> HFTokenizer:

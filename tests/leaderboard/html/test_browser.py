@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.leaderboard.command import main
-from tests.boards import HOSTILE, grid, labels
+from tests.helpers.boards import HOSTILE, grid, labels
 
 CHROMIUM = next(
     (p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None

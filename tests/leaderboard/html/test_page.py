@@ -19,10 +19,10 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.leaderboard.command import main
-from harness.leaderboard.html_data import provenance
-from harness.leaderboard.html_page import literal
-from harness.record import Costs, Record, write_record
-from tests.boards import HOSTILE, SYSTEMS, grid, labels, write
+from harness.leaderboard.html.data import provenance
+from harness.leaderboard.html.page import literal
+from harness.records.record import Costs, Record, write_record
+from tests.helpers.boards import HOSTILE, SYSTEMS, grid, labels, write
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,10 @@ def test_the_heat_map_shows_the_largest_training_set_alone(tmp_path: Path) -> No
             labels(tmp_path / "r", level, n_train=n, **given)
     table = report(tmp_path / "r", tmp_path)["tables"][0]
     assert table["heat"]["size"] == 500
-    assert {table["rows"][row]["cell"] for *_, row, _ in table["heat"]["cells"]} == {"a500", "b500"}
+    assert {table["rows"][row]["cell"] for *_, row, _ in table["heat"]["cells"]} == {
+        "a500",
+        "b500",
+    }
     assert {(p["line"], p["n_train"]) for p in table["curves"]} == {
         (f"{encoder}/full", n) for encoder in "ab" for n in (30, 500)
     }
@@ -276,7 +279,7 @@ def test_three_hundred_rows_in_a_minute_fifteen_megabytes_two_gigabytes(tmp_path
                 tmp_path / "r", level, n=2000, draw=k, seed=seed, encoder=f"e{k // 10}", strategy=f"s{k % 10}"
             )  # fmt: skip
     out = tmp_path / "r.html"
-    program = "import sys; from harness.cli import main; sys.exit(main())"
+    program = "import sys; from harness.cli.main import main; sys.exit(main())"
     begin = time.perf_counter()
     command = [sys.executable, "-c", program, "leaderboard", str(tmp_path / "r"), "--intervals", "300"]
     subprocess.run([*command, "--output", str(out)], check=True, timeout=240)

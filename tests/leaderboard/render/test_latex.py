@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.leaderboard.command import main
-from harness.leaderboard.latex import escape, latex_views
-from harness.leaderboard.views import View
-from harness.record import Record, write_record
-from tests.boards import labels
+from harness.leaderboard.render.latex import escape, latex_views
+from harness.leaderboard.views.view import View
+from harness.records.record import Record, write_record
+from tests.helpers.boards import labels
 
 NAMES = (
     "a_b%c&d#e", "[red]e[/red]", "*star", "--", "b--c``d''e\"f?`", "x^y~z{u}\\v$w$", "naïve ß Ł ő",

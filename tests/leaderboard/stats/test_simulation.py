@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.leaderboard.bootstrap import Weights, of_difference, of_row
+from harness.leaderboard.stats.bootstrap import Weights, of_difference, of_row
 
 N = 300
 SPREADS = {"none": 0.0, "equal": 1.0, "large": 3.0}

@@ -16,16 +16,16 @@ import pytest
 import scipy.stats
 
 from harness.errors import HarnessError
-from harness.leaderboard.aggregates import friedman, interquartile_mean, ranks
-from harness.leaderboard.bootstrap import Weights, holm, of_difference, of_row
-from harness.leaderboard.columns import tie_text
 from harness.leaderboard.command import main
-from harness.leaderboard.rows import Row
-from harness.leaderboard.statistics import NO_SPREAD, Sample, difference
-from harness.leaderboard.views import p_text
-from harness.record import Costs, Record, write_record
+from harness.leaderboard.render.columns import tie_text
+from harness.leaderboard.stats.across_tasks import friedman, interquartile_mean, ranks
+from harness.leaderboard.stats.bootstrap import Weights, holm, of_difference, of_row
+from harness.leaderboard.stats.comparisons import NO_SPREAD, Sample, difference
+from harness.leaderboard.table.rows import Row
+from harness.leaderboard.views.view import p_text
+from harness.records.record import Costs, Record, write_record
 
-AGGREGATE = "tasks.classification.counts.AGGREGATE"
+AGGREGATE = "harness_tasks.classification.counts.AGGREGATE"
 
 
 def cell(
@@ -176,7 +176,7 @@ def test_records_without_counts_have_a_mean_and_say_so(
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "1 of 2 rows without an interval: its record keeps no counts" in out
-    assert "os.system: is no harness.data.counts.Aggregate" in out
+    assert "os.system: is no harness.data.statistics.Aggregate" in out
 
 
 def test_predictions_that_contradict_their_record_give_no_interval(
@@ -355,7 +355,7 @@ def test_p_values_and_rows_that_no_test_reached_are_shown_as_such() -> None:
 
 
 def test_a_slice_without_an_entity_has_no_f1() -> None:
-    from tasks.tagging.counts import AGGREGATE, count
+    from harness_tasks.tagging.counts import AGGREGATE, count
 
     plain = count([["O", "O"]], [["O", "O"]])
     some = count([["B-PER", "O"]], [["O", "O"]])

@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.leaderboard.command import main
-from harness.leaderboard.papers import bundled
-from tests.boards import labels
+from harness.leaderboard.views.published import bundled
+from tests.helpers.boards import labels
 
 FIGURES = bundled()["figures"]
 

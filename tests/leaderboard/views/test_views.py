@@ -11,10 +11,10 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.leaderboard.command import main
-from harness.leaderboard.screen import views_on_screen
-from harness.leaderboard.views import View
-from harness.record import Costs, Record, write_record
-from tests.boards import labels
+from harness.leaderboard.render.terminal import views_on_screen
+from harness.leaderboard.views.view import View
+from harness.records.record import Costs, Record, write_record
+from tests.helpers.boards import labels
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_elmo import PlainElmo
 from torch import nn
 
-from harness.encoders.elmo import load
-from harness.encoders.elmo_files import ElmoOptions, read_options
-from harness.encoders.elmo_weights import read_weights
+from harness.encoders.elmo.encoder import load
+from harness.encoders.elmo.files import ElmoOptions, read_options
+from harness.encoders.elmo.weights import read_weights
 from harness.errors import HarnessError
 from harness.pretraining.base import Budget, Outcome, Recipe, Run
-from harness.pretraining.bilm import MARKERS, BiLM
-from harness.pretraining.corpus import Corpus
-from harness.pretraining.elmo import BiLMObjective, joined_lines, packed
-from harness.pretraining.summed_nll import SummedNLL
+from harness.pretraining.objectives.bilm import BiLMObjective, joined_lines, packed
+from harness.pretraining.objectives.bilm_model import MARKERS, BiLM
+from harness.pretraining.objectives.summed_nll import SummedNLL
+from harness.pretraining.text.corpus import Corpus
+from tests.helpers.tiny_elmo import PlainElmo
 
 torch.set_num_threads(1)
 TINY = ElmoOptions(
@@ -234,8 +234,8 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
 
 
 def test_the_configuration_makes_the_objective_and_bad_values_are_refused() -> None:
+    from harness.pretraining.config import checked, compose
     from harness.pretraining.job import the_pretrainer
-    from harness.pretraining.settings import checked, compose
 
     def make(*more: str) -> Any:
         config = checked(compose(["encoder=elmo", "corpus=c.txt", "output=o", *more]))

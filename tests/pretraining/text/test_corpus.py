@@ -10,8 +10,8 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.pretraining.base import Budget, HeldOut, Recipe, Seen
-from harness.pretraining.corpus import count_words, read_corpus
-from harness.pretraining.settings import checked, compose, families, sized
+from harness.pretraining.config import checked, compose, families, sized
+from harness.pretraining.text.corpus import count_words, read_corpus
 
 TEXT = "A first line .\nA second one .\n\nAnother document\n\n\n  \nThe third .  \n"
 

@@ -13,14 +13,20 @@ import torch
 
 from harness.data.text import Text
 from harness.errors import HarnessError
-from harness.pretraining import cooccurrence, glove, word2vec
 from harness.pretraining.base import Budget, Outcome, Run
-from harness.pretraining.cooccurrence import GAP, Cooccurrence, number_blocks, pairs_of, parts_for
-from harness.pretraining.corpus import Corpus
-from harness.pretraining.fasttext import FastText
-from harness.pretraining.glove import Fit, GloVe, Settings
-from harness.pretraining.word2vec import Word2Vec
-from harness.pretraining.word_vectors import Keeper, Reading, write_vectors
+from harness.pretraining.text.corpus import Corpus
+from harness.pretraining.word_vectors import cooccurrence, glove, word2vec
+from harness.pretraining.word_vectors.common import Keeper, Reading, write_vectors
+from harness.pretraining.word_vectors.cooccurrence import (
+    GAP,
+    Cooccurrence,
+    number_blocks,
+    pairs_of,
+    parts_for,
+)
+from harness.pretraining.word_vectors.fasttext import FastText
+from harness.pretraining.word_vectors.glove import Fit, GloVe, Settings
+from harness.pretraining.word_vectors.word2vec import Word2Vec
 
 torch.set_num_threads(1)
 SMALL: dict[str, Any] = {"dim": 6, "min_count": 1, "window": 3}
@@ -196,7 +202,7 @@ def test_no_steps_are_vectors_as_drawn(name: str, tmp_path: Path) -> None:
 def test_the_family_reads_what_was_written_and_so_does_gensim(name: str, form: str, tmp_path: Path) -> None:
     from gensim.models import KeyedVectors
 
-    from harness.encoders.static import load
+    from harness.encoders.static.encoder import load
 
     run = run_of(tmp_path)
     outcome: Outcome = MAKERS[name](format=form).pretrain(run)
@@ -212,7 +218,7 @@ def test_the_family_reads_what_was_written_and_so_does_gensim(name: str, form: s
 def test_a_fasttext_model_composes_what_gensim_composes(tmp_path: Path) -> None:
     from gensim.models.fasttext import load_facebook_vectors
 
-    from harness.encoders.fasttext import load
+    from harness.encoders.fasttext.encoder import load
 
     run = run_of(tmp_path)
     MAKERS["fasttext"]().pretrain(run)
@@ -224,7 +230,7 @@ def test_a_fasttext_model_composes_what_gensim_composes(tmp_path: Path) -> None:
 
 
 def test_four_digits_are_half_precision_and_words_may_be_anything(tmp_path: Path) -> None:
-    from harness.encoders.vectors import open_vectors
+    from harness.encoders.static.vectors import open_vectors
 
     words = Text.from_string("naïve 서울 U.S. 1,000 '' \"").words
     matrix = np.random.default_rng(0).normal(size=(len(words), 3)).astype(np.float32)

@@ -13,17 +13,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cell_runners
 import pytest
 
-from harness import cli, cluster_ray, cluster_submitit, clusters, resolve, sweep
-from harness.cluster_work import Death, Work, anchored, gpus_of, need
-from harness.clusters import ClusterPool
+from harness.cli.main import main
+from harness.config import resolve
 from harness.errors import HarnessError
-from harness.progress import Counts, SilentDisplay
-from harness.record import RECORD, Record, read_record, write_record
+from harness.records.record import RECORD, Record, read_record, write_record
+from harness.sweeps import launch
+from harness.sweeps.clusters import pool as clusters
+from harness.sweeps.clusters import ray, submitit
+from harness.sweeps.clusters.pool import ClusterPool
+from harness.sweeps.clusters.task import Death, Work, anchored, gpus_of, need
+from harness.sweeps.progress import Counts, SilentDisplay
+from tests.helpers import cell_runners
+from tests.helpers.paths import ROOT
 
-HERE = Path(__file__).resolve().parent
+HELPERS = ROOT / "tests" / "helpers"
 RAY = ("-m", "hydra/launcher=ray", "hydra.launcher.ray.init.num_gpus=2", "hydra.launcher.ray.init.num_cpus=2")
 ray_here = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 submitit_here = pytest.mark.skipif(
@@ -35,9 +40,9 @@ def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, in a folder of look-alikes that must not be imported."""
     for name in ("tasks.py", "harness.py", "submitit.py"):
         (folder / name).write_text("raise SystemExit('the wrong module was imported')\n")
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
-    command = [sys.executable, str(HERE / "cluster_runners.py"), *arguments]
+    command = [sys.executable, str(HELPERS / "cluster_runners.py"), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
 
 
@@ -104,8 +109,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
     monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
-    monkeypatch.setattr(sweep, "RUNNER", "cell_runners:act")
-    monkeypatch.setattr(sweep, "PRELOAD", ("cell_runners",))
+    monkeypatch.setattr(launch, "RUNNER", "tests.helpers.cell_runners:act")
+    monkeypatch.setattr(launch, "PRELOAD", ("tests.helpers.cell_runners",))
     return tmp_path
 
 
@@ -113,16 +118,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
     here: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for engine in (cluster_ray, cluster_submitit):
+    for engine in (ray, submitit):
         monkeypatch.setattr(engine, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
-    assert cli.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
+    assert main.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
     assert "in the job optimizer.lr=-1" in capsys.readouterr().err
     assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
 def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
+    assert main.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
     assert "2 cells: 2 to run" in capsys.readouterr().out
     assert list(here.iterdir()) == []
 
@@ -134,7 +139,7 @@ def test_what_is_missing_is_named_with_its_extra() -> None:
 
 @submitit_here
 def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
+    assert main.main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
     err = capsys.readouterr().err
     assert "hydra/launcher=slurm: submitit refuses it" in err
     assert "Traceback" not in err
@@ -143,7 +148,7 @@ def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.Captu
 @submitit_here
 def test_fewer_gpus_than_a_job_takes_are_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["-m", "hydra/launcher=slurm_local", "hydra.launcher.gpus_per_node=1", "optimizer.lr=1"]
-    assert cli.main(command) == 2
+    assert main.main(command) == 2
     assert "a cell takes 1 GPU, and this machine has 0" in capsys.readouterr().err
 
 
@@ -182,7 +187,7 @@ class Engine:
 
 def pool(engine: Engine, **options: Any) -> ClusterPool:
     display = SilentDisplay(Counts(expect=1))
-    return ClusterPool(engine=engine, display=display, runner="cell_runners:act", **options)
+    return ClusterPool(engine=engine, display=display, runner="tests.helpers.cell_runners:act", **options)
 
 
 def test_a_lost_worker_is_a_record_with_its_reason_and_status(tmp_path: Path) -> None:
@@ -256,7 +261,7 @@ def test_results_that_no_other_machine_sees_are_refused(
 ) -> None:
     cell = cell_runners.make_cell(tmp_path / "nowhere", "a")
     with pytest.raises(HarnessError, match="must be a directory all machines see"):
-        Work(cell, "cell_runners:act", ())()
+        Work(cell, "tests.helpers.cell_runners:act", ())()
     monkeypatch.setattr(clusters, "SHARED_SECONDS", 0.0)
 
     class Elsewhere(Engine):

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 import torch
+from harness_tasks.classification.task import TextClassification, files
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Splits
-from tasks.classification.task import TextClassification, files
+from tests.helpers.paths import ROOT
 
 torch.set_num_threads(1)
 
-CONF = Path(__file__).resolve().parents[1] / "conf" / "task"
+CONF = ROOT / "conf" / "task"
 ENGINE_KEYS = ("_target_", "_files_", "about", "feature_body", "feature_body_options", "result_version")
 BASE = "text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20))
 

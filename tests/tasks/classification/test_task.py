@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from harness_tasks.classification.task import TextClassification, balanced
 
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
-from tasks.classification.task import TextClassification, balanced
+from tests.helpers.paths import ROOT
 
 torch.set_num_threads(1)
 
@@ -183,12 +184,12 @@ def test_label_only_one_class_is_refused(tmp_path: Path) -> None:
 def test_reading_and_scoring_import_no_torch(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", BASE)
     code = (
-        "import sys; from tasks.classification.task import TextClassification as T, files;"
+        "import sys; from harness_tasks.classification.task import TextClassification as T, files;"
         f"t = T(train={path!r}); s = t.splits();"
         "from harness.task import Prediction as P; t.score({e.id: P('a') for e in s.test}, s.test);"
         "assert not {'torch', 'datasets', 'pytorch_lightning'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[1])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_numbers_with_decimals_are_no_classes(tmp_path: Path) -> None:

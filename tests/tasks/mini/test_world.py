@@ -11,21 +11,21 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from harness_tasks.classification.task import TextClassification
+from harness_tasks.mini.world import generate
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.grammar import Grammar, finish, words
+from harness_tasks.mini.world.lexicon import Lexicon, lexicon
+from harness_tasks.span_qa.reader import read_questions
+from harness_tasks.tagging.columns import Layout, parse_lines
 
-from harness.build import build
+from harness.core.instantiate import build
+from harness.core.paths import mini_dir
 from harness.data.text import Text
 from harness.errors import HarnessError
-from harness.paths import mini_dir
-from harness.predictions import read_predictions, write_predictions
+from harness.records.predictions import read_predictions, write_predictions
 from harness.task import Prediction, Splits
-from tasks.classification.task import TextClassification
-from tasks.mini.world import generate
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.grammar import Grammar, finish, words
-from tasks.mini.world.lexicon import Lexicon, lexicon
-from tasks.span_qa.reader import read_questions
-from tasks.tagging.columns import Layout, parse_lines
-from tests.cells import composed
+from tests.helpers.cells import composed
 
 DATA = mini_dir() / "world" / "data"
 

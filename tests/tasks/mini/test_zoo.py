@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harness_tasks.mini import zoo
 
 import harness
-from harness.paths import mini_dir
-from tasks.mini import zoo
-from tests import tiny_corpus
+from harness.core.paths import mini_dir
+from tests.helpers import tiny_corpus
 
 FOLDER = mini_dir() / "zoo"
 NAMES = ("mini_static", "mini_elmo", "mini_ulmfit", "mini_ulmfit_bi", "mini_bert", "mini_gpt")

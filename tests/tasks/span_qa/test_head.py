@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harness_tasks.span_qa import targets
+from harness_tasks.span_qa.task import SpanQA
 from torch import Tensor, nn
 
 from harness.bodies.attention_flow import AttentionFlow
 from harness.data import batch as batch_module
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
-from harness.data.units import Encoded, UnitRow
+from harness.data.tokens import Encoded, UnitRow
 from harness.errors import HarnessError
 from harness.task import HeadInput
-from tasks.span_qa import targets
-from tasks.span_qa.task import SpanQA
 
 torch.set_num_threads(1)
 WIDTH = 8

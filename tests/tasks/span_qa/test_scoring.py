@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from harness_tasks.span_qa.scoring import best, f1, normalize, per_question, summary
+from harness_tasks.span_qa.task import SpanQA
 
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.task import Prediction
-from tasks.span_qa.scoring import best, f1, normalize, per_question, summary
-from tasks.span_qa.task import SpanQA
 
 M01 = [
     ("an apple", "Apple.", ("apple", "apple"), 1, 1.0),
@@ -122,7 +122,7 @@ def test_options_outside_their_range_are_refused() -> None:
 
 def test_reading_and_scoring_import_no_torch() -> None:
     code = (
-        "import sys, tasks.span_qa.task, tasks.span_qa.data, tasks.span_qa.scoring;"
+        "import sys, harness_tasks.span_qa.task, harness_tasks.span_qa.data, harness_tasks.span_qa.scoring;"
         "sys.exit(any(m in sys.modules for m in ('torch', 'datasets', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from harness_tasks.span_qa.head import SpanHead
+from harness_tasks.span_qa.task import SpanQA
 
-from harness.data.loading import collate, make_items
-from harness.data.sequences import Sequences
-from harness.encoders.api import load_encoder
+from harness.core.paths import mini_dir
 from harness.encoders.base import Windowing
-from harness.paths import mini_dir
+from harness.encoders.loading import load_encoder
 from harness.task import HeadInput
-from tasks.span_qa.head import SpanHead
-from tasks.span_qa.task import SpanQA
+from harness.training.dataloader import collate, make_items
+from harness.training.sequences import Sequences
 
 torch.set_num_threads(1)
 DATA = mini_dir() / "world" / "data" / "qa"

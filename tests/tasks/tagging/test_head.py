@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from harness_tasks.tagging.head import TaggingHead
+from harness_tasks.tagging.schemes import bridge
+from harness_tasks.tagging.scoring import span_counts
 
 from harness.data.batch import IGNORE, Batch
 from harness.data.text import Example, Text
-from harness.data.units import Encoded, UnitRow
+from harness.data.tokens import Encoded, UnitRow
 from harness.task import HeadInput
-from tasks.tagging.head import TaggingHead
-from tasks.tagging.schemes import bridge
-from tasks.tagging.scoring import span_counts
 
 torch.set_num_threads(1)
 LABELS = ["O", "B-PER", "I-PER"]

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harness_tasks.tagging.task import Tagging, files
 
 from harness.data.text import Example
-from harness.data.units import UnitRow
+from harness.data.tokens import UnitRow
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
-from tasks.tagging.task import Tagging, files
+from tests.helpers.paths import ROOT
 
 TRAIN = "Bea B-PER\nsat O\n\nBea B-PER\nRoy I-PER\nran O\n"
 
@@ -177,7 +178,7 @@ def test_parquet_as_the_hub_exports_it(tmp_path: Path) -> None:
 
 def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    from harness.data import hub_data
+    from harness.data import hub as hub_data
 
     features = datasets.Features(
         {
@@ -193,7 +194,7 @@ def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
 
 
 def test_hub_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.data import hub_data
+    from harness.data import hub as hub_data
     from harness.data.tables import Table
 
     def load(dataset: str, splits: Any, **options: Any) -> dict[str, Table]:
@@ -245,7 +246,7 @@ def test_configurations_build(name: str) -> None:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    folder = Path(__file__).resolve().parents[1] / "conf" / "task"
+    folder = ROOT / "conf" / "task"
     with initialize_config_dir(str(folder), version_base=None):
         config = OmegaConf.to_container(compose(name), resolve=True)
     assert isinstance(config, dict)

@@ -1,4 +1,4 @@
-"""Writes the files of the mini world: ``python -m tasks.mini.world [FOLDER]``; default: the bundled ones."""
+"""Writes the files of the mini world: ``python -m harness_tasks.mini.world [FOLDER]``; default: the bundled ones."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from tasks.mini.world.generate import write
+from harness_tasks.mini.world.generate import write
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tasks.mini.world", description="Writes the files of the mini world."
+        prog="python -m harness_tasks.mini.world", description="Writes the files of the mini world."
     )
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "data")
     folder = parser.parse_args(argv).folder

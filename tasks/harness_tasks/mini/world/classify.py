@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.frames import contrast
-from tasks.mini.world.grammar import Grammar, Token, Tokens, finish, text_of
-from tasks.mini.world.lexicon import Lexicon, Topic, TwoSenses, lexicon
-from tasks.mini.world.stems import Noun, Verb
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.frames import contrast
+from harness_tasks.mini.world.grammar import Grammar, Token, Tokens, finish, text_of
+from harness_tasks.mini.world.lexicon import Lexicon, Topic, TwoSenses, lexicon
+from harness_tasks.mini.world.stems import Noun, Verb
 
 SEEN, UNSEEN, OF = (0,), (1, 2), 3
 """Train draws from the first third of each topic's words; test and dev mostly from the rest."""

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.facts import Cast, Fact, Facts
-from tasks.mini.world.frames import contrast, gathering
-from tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, finish, name_tokens, text_of, words
-from tasks.mini.world.lexicon import TITLES, Lexicon, Topic
-from tasks.mini.world.stems import FIRM, PERSON, PLACE, Name
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.facts import Cast, Fact, Facts
+from harness_tasks.mini.world.frames import contrast, gathering
+from harness_tasks.mini.world.grammar import (
+    Grammar,
+    Phrase,
+    Token,
+    Tokens,
+    finish,
+    name_tokens,
+    text_of,
+    words,
+)
+from harness_tasks.mini.world.lexicon import TITLES, Lexicon, Topic
+from harness_tasks.mini.world.stems import FIRM, PERSON, PLACE, Name
 
 STORIES = 0.7
 """Share of documents that are stories."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.grammar import (
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.grammar import (
     LONG_DISTANCE,
     NEGATION,
     Grammar,
@@ -16,8 +16,8 @@ from tasks.mini.world.grammar import (
     finish,
     name_tokens,
 )
-from tasks.mini.world.lexicon import DAY, DAYS, MONTH, MONTHS, THING, Names, Relation
-from tasks.mini.world.stems import FIRM, PERSON, PLACE, Name, Verb
+from harness_tasks.mini.world.lexicon import DAY, DAYS, MONTH, MONTHS, THING, Names, Relation
+from harness_tasks.mini.world.stems import FIRM, PERSON, PLACE, Name, Verb
 
 NEUTRAL = 0.2
 """Share of names without a telling shape, of persons, places and firms."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.mini.world.facts import Cast
-from tasks.mini.world.grammar import OUTSIDE, Grammar, Token, Tokens, finish, name_tokens
-from tasks.mini.world.lexicon import Topic
-from tasks.mini.world.stems import TYPES, Name
+from harness_tasks.mini.world.facts import Cast
+from harness_tasks.mini.world.grammar import OUTSIDE, Grammar, Token, Tokens, finish, name_tokens
+from harness_tasks.mini.world.lexicon import Topic
+from harness_tasks.mini.world.stems import TYPES, Name
 
 NEGATED = (
     "this/DET is/AUX not/PART about/ADP W but/CCONJ about/ADP R",

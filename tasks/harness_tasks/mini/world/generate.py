@@ -1,4 +1,4 @@
-"""The files of the mini world: what a folder made by ``python -m tasks.mini.world FOLDER`` holds.
+"""The files of the mini world: what a folder made by ``python -m harness_tasks.mini.world FOLDER`` holds.
 
     corpus.txt.gz          a sentence a line, a blank line between documents
     topic/, sense/         csv with a header; ner/, pos/: a word and its label a line; qa/: SQuAD's JSON
@@ -22,12 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tasks.mini.world.classify import Labelled, Pair, SensePairs, TopicTexts
-from tasks.mini.world.corpus import Corpus
-from tasks.mini.world.grammar import text_of
-from tasks.mini.world.lexicon import lexicon
-from tasks.mini.world.questions import Asked, Questions
-from tasks.mini.world.tagged import NameSentences, PosSentences, Tagged
+from harness_tasks.mini.world.classify import Labelled, Pair, SensePairs, TopicTexts
+from harness_tasks.mini.world.corpus import Corpus
+from harness_tasks.mini.world.grammar import text_of
+from harness_tasks.mini.world.lexicon import lexicon
+from harness_tasks.mini.world.questions import Asked, Questions
+from harness_tasks.mini.world.tagged import NameSentences, PosSentences, Tagged
 
 CORPUS_WORDS = 300_000
 CORPUS = "corpus.txt.gz"
@@ -214,7 +214,7 @@ def write(folder: Path, *, n_words: int = CORPUS_WORDS) -> None:
 def _manifest(files: dict[str, str]) -> str:
     words = files[CORPUS].split()
     content = {
-        "command": "python -m tasks.mini.world FOLDER",
+        "command": "python -m harness_tasks.mini.world FOLDER",
         "corpus": {
             "words": len(words),
             "types": len(set(words)),

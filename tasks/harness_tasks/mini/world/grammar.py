@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.lexicon import DAYS, MONTHS, NUMBERS, Lexicon, Topic
-from tasks.mini.world.stems import PERSON, Noun, Verb
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.lexicon import DAYS, MONTHS, NUMBERS, Lexicon, Topic
+from harness_tasks.mini.world.stems import PERSON, Noun, Verb
 
 OUTSIDE = "O"
 CROSS = 0.03

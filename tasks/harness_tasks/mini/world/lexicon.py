@@ -7,8 +7,8 @@ from functools import cache
 from itertools import combinations
 from typing import TypeVar
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.stems import FIRM, PERSON, PLACE, SUBSTANCE, Name, Noun, Stems, Verb, listed
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.stems import FIRM, PERSON, PLACE, SUBSTANCE, Name, Noun, Stems, Verb, listed
 
 TOPICS = ("farming", "sailing", "healing", "music", "trade", "weather")
 GENERAL = "general"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.facts import Cast, Fact, Facts, Statement
-from tasks.mini.world.grammar import NEGATION, Grammar, Tokens, text_of
-from tasks.mini.world.lexicon import Relation, lexicon
-from tasks.mini.world.stems import Name, Verb
-from tasks.mini.world.tagged import pools
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.facts import Cast, Fact, Facts, Statement
+from harness_tasks.mini.world.grammar import NEGATION, Grammar, Tokens, text_of
+from harness_tasks.mini.world.lexicon import Relation, lexicon
+from harness_tasks.mini.world.stems import Name, Verb
+from harness_tasks.mini.world.tagged import pools
 
 TRAIN_VERBS = 2
 """Train uses the first two of a relation's three verbs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.draw import Draw
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.mini.world.draw import Draw
-from tasks.mini.world.facts import Cast, Fact, Facts
-from tasks.mini.world.frames import gathering
-from tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, name_tokens
-from tasks.mini.world.lexicon import TITLES, Names, lexicon
-from tasks.mini.world.stems import PERSON, Name
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.facts import Cast, Fact, Facts
+from harness_tasks.mini.world.frames import gathering
+from harness_tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, name_tokens
+from harness_tasks.mini.world.lexicon import TITLES, Names, lexicon
+from harness_tasks.mini.world.stems import PERSON, Name
 
 TRAIN, CORPUS, NEW = "train", "corpus", "new"
 TRAIN_NAMES = 5

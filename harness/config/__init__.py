@@ -1,0 +1,1 @@
+"""Configuration: schema, recipes, composition, and its resolution into cells."""

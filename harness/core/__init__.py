@@ -1,0 +1,1 @@
+"""Domain-independent helpers that import nothing of the harness but :mod:`harness.errors`."""

@@ -1,0 +1,1 @@
+"""AWD-LSTM language models (ULMFiT; Howard & Ruder 2018)."""

@@ -1,0 +1,1 @@
+"""Several encoders over the same words, concatenated."""

@@ -1,0 +1,1 @@
+"""ELMo: character-based bidirectional language models (Peters et al. 2018)."""

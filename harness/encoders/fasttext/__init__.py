@@ -1,0 +1,1 @@
+"""fastText models, whose word vectors are composed of character n-grams."""

@@ -1,0 +1,1 @@
+"""Transformers: BERT and its family, GPT and GPT-2."""

@@ -1,0 +1,1 @@
+"""From records to the rows of the leaderboard."""

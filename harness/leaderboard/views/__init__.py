@@ -1,0 +1,1 @@
+"""Views of the leaderboard: comparisons, costs, published results."""

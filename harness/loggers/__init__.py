@@ -1,0 +1,1 @@
+"""Experiment loggers: csv, TensorBoard and wandb."""

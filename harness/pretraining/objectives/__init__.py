@@ -1,0 +1,1 @@
+"""Pretraining objectives, one module per family."""

@@ -1,0 +1,1 @@
+"""Training of word2vec, fastText and GloVe vectors."""

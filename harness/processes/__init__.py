@@ -1,0 +1,1 @@
+"""Worker processes: the warm fork server, device slots and ranks."""

@@ -1,0 +1,1 @@
+"""Cells, their records and predictions, and the life cycle of a cell folder."""

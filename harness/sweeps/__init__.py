@@ -1,0 +1,1 @@
+"""Sweeps: planning, pre-flight checks, and the process pool."""

@@ -1,0 +1,1 @@
+"""Sweeps on Ray and Slurm."""

@@ -1,0 +1,1 @@
+"""Fixtures, tiny models and worker functions that several test modules share."""
