@@ -17,9 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.config.cell_id import identity, slug
+from harness.config.cell_id import identity
 from harness.config.stored import read_config
-from harness.core.fingerprint import data_fingerprint
+from harness.core.fingerprint import data_fingerprint, slug
 from harness.core.instantiate import build
 from harness.core.provenance import git_state, versions
 from harness.data.text import Example

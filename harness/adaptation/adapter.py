@@ -17,12 +17,13 @@ from typing import Any
 
 from harness.adaptation.job import Job, Texts, Told, need_texts
 from harness.config.cell_id import ADAPT_VERSION, identity
-from harness.config.resolve import Cell, verify
+from harness.config.resolve import verify
 from harness.core.cache import Store
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint, files_fingerprint
 from harness.core.instantiate import META, locate
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.strategies.adapt import OWN_SEED, Adapt, Place, family, files_of, filled, members
 from harness.task import Splits
 
@@ -73,7 +74,7 @@ class Adapter:
     """What :func:`harness.training.assemble.assemble` asks for an encoder when the strategy adapts.
 
     Args:
-        cell: see :class:`harness.config.resolve.Cell`; its strategy has ``adapt``.
+        cell: see :class:`harness.records.cell.Cell`; its strategy has ``adapt``.
         adapt: the strategy's field.
         splits: only the texts of train and dev are looked at, and of dev only to measure.
         trainer: ``accelerator``, ``precision``, ``devices`` of Lightning, and the ``device`` they mean.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import regex
-
 from harness.core.fingerprint import data_fingerprint
+from harness.core.redaction import PLACES
 
 ENGINE_VERSION = 1
 """Raised when a fix in the engine changes results."""
@@ -15,8 +14,6 @@ ADAPT_VERSION = 1
 """Raised when the same ``strategy.adapt`` gives another encoder; part of the cells that have it."""
 
 GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
-PLACES = ("path", "train", "dev", "test", "files", "url")
-"""Keys that say where things lie: their content counts, not the place."""
 NOT_IDENTITY = {
     "trainer": (
         "eval_batch_size", "accelerator", "devices", "threads", "gradient_checkpointing", "save",
@@ -62,13 +59,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(v) for v in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def slug(name: str, *, most: int = 80) -> str:
-    """A folder name for ``name``: itself where that is safe and at most ``most`` bytes, else cut and changed
-    with a hash of the whole behind it, so that no two names share a folder."""
-    clean = regex.sub(r"[^\p{L}\p{M}\p{N}_.+-]+", "-", name).lstrip(".-")
-    if clean == name and len(name.encode()) <= most:
-        return name
-    head = clean.encode()[: most - 9].decode(errors="ignore")
-    return f"{head}-{data_fingerprint(name)[:8]}"

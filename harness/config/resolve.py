@@ -6,54 +6,23 @@ Torch-free throughout: the driver of a sweep resolves hundreds of cells before a
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.config.cell_id import GROUPS, PLACES, cell_id, identity, slug
+from harness.config.cell_id import GROUPS, cell_id, identity
 from harness.config.recipes import load_group, resolve
 from harness.config.schema import typed
 from harness.config.skips import reason_to_skip
-from harness.core.fingerprint import files_fingerprint, signature
+from harness.core.fingerprint import files_fingerprint, signature, slug
 from harness.core.instantiate import build, locate
+from harness.core.paths import cache_folder
+from harness.core.redaction import PLACES
 from harness.data.files import fingerprint as text_fingerprint
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.strategies.adapt import files_of, members
 from harness.task import Splits
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell ready to run (or to be skipped). Plain data: it travels to the child that runs it.
-
-    Attributes:
-        id: 12 hex digits over everything that can change the result, the seed apart.
-        seed: the seed.
-        folder: where its record goes, absolute.
-        config: the resolved configuration, every recipe filled in; JSON-able.
-        variant: resolved settings that differ from what this encoder, strategy and task give by default.
-        skip: the reason to skip it, or None.
-        cache_dir: features, tables and downloads, absolute.
-        files: fingerprint of the content of the encoder's and of the task's files.
-        sources: signature (:func:`harness.core.fingerprint.signature`) of each of them when that was taken.
-    """
-
-    id: str
-    seed: int
-    folder: Path
-    config: dict[str, Any]
-    variant: dict[str, Any]
-    skip: str | None
-    cache_dir: Path
-    files: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """``task/encoder/strategy/id/seed-n``, as every message names it."""
-        return "/".join(self.folder.parts[-5:])
 
 
 def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell:
@@ -233,9 +202,3 @@ def _need_groups(config: Mapping[str, Any]) -> None:
     for group in ("encoder", "task"):
         if config[group].get("path") == "???":
             raise HarnessError(f"{group}.path is missing: give {group}.path=PATH")
-
-
-def cache_folder(given: str | None) -> Path:
-    """Where features, tables and downloads are kept: as given, else $HARNESS_CACHE, else the user's cache."""
-    place = given or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
-    return Path(place).expanduser().absolute()

@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
-from harness.config.resolve import Cell, prepare
+from harness.config.resolve import prepare
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.records.record import CONFIG, read_record
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from harness.errors import HarnessError
 
 _BLOCK = 1 << 22
@@ -68,3 +70,13 @@ def _sha256(path: Path) -> str:
         while block := f.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def slug(name: str, *, most: int = 80) -> str:
+    """A folder name for ``name``: itself where that is safe and at most ``most`` bytes, else cut and changed
+    with a hash of the whole behind it, so that no two names share a folder."""
+    clean = regex.sub(r"[^\p{L}\p{M}\p{N}_.+-]+", "-", name).lstrip(".-")
+    if clean == name and len(name.encode()) <= most:
+        return name
+    head = clean.encode()[: most - 9].decode(errors="ignore")
+    return f"{head}-{data_fingerprint(name)[:8]}"

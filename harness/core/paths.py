@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -32,3 +33,9 @@ def mini_dir() -> Path:
         if (Path(folder) / "mini").is_dir():
             return Path(folder).resolve() / "mini"
     raise HarnessError("the mini world (harness_tasks/mini) is not installed; install transfer-harness again")
+
+
+def cache_folder(given: str | None) -> Path:
+    """Where features, tables and downloads are kept: as given, else $HARNESS_CACHE, else the user's cache."""
+    place = given or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
+    return Path(place).expanduser().absolute()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.config.cell_id import PLACES
 from harness.errors import HarnessError
 
 SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
@@ -59,3 +58,7 @@ def refuse_secret(key: str) -> None:
         f"{key}: a secret has no place in a configuration, which is stored with every cell; "
         "set WANDB_API_KEY in the environment or run `wandb login`"
     )
+
+
+PLACES = ("path", "train", "dev", "test", "files", "url")
+"""Keys that say where things lie: their content counts, not the place."""

@@ -44,7 +44,7 @@ def load_encoder(
     Raises:
         HarnessError: no such name or option, or files that cannot be had.
     """
-    from harness.config.resolve import cache_folder
+    from harness.core.paths import cache_folder
 
     config = {**encoder_config(name, config_dir=config_dir), **options}
     if path is not None:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.core.files import write_atomic
 from harness.errors import HarnessError
 from harness.leaderboard import wandb_report
 from harness.leaderboard.html import data as html_data
@@ -31,7 +32,6 @@ from harness.leaderboard.table import board
 from harness.leaderboard.views import comparisons, cost
 from harness.leaderboard.views import published as papers
 from harness.leaderboard.views.view import View
-from harness.records.record import write_atomic
 
 FORMATS = ("terminal", "md", "csv", "json", "latex", "html")
 BY_SUFFIX = {

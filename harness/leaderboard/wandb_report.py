@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from harness.core.files import write_atomic
 from harness.errors import HarnessError
 from harness.leaderboard.html import page
 from harness.leaderboard.render import data as plain
 from harness.leaderboard.render import text as render
 from harness.leaderboard.table.board import Board
-from harness.records.record import write_atomic
 
 RUN = "leaderboard"
 HOST = "https://api.wandb.ai"

@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError, did_you_mean
 from harness.processes.worker import last_lines
+from harness.records.cell import Cell
 from harness.records.record import Record
 
 EXTRAS = ("wandb", "tensorboard")

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.config.resolve import Cell
+from harness.core.files import utc_now
 from harness.core.redaction import shown_config
 from harness.errors import HarnessError
 from harness.loggers.factory import FOLDERS, Log, final_values, wandb_mode
-from harness.records.lifecycle import utc_now
+from harness.records.cell import Cell
 from harness.records.record import Record, read_record
 
 ENDED = ".ended"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from harness.core.files import write_atomic
 from harness.pretraining.base import Progress
-from harness.records.record import write_atomic
 
 KEPT = 2
 DAMAGED, DIGEST, TEMPORARY = ".damaged", ".sha256", ".tmp"

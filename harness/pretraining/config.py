@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.config.schema import choice, number, optional, section, text, truth
 from harness.core.paths import conf_dir
+from harness.core.validation import choice, number, optional, section, text, truth
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Budget
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.config.schema import betas, choice, number, optional, section, text, truth
+from harness.config.schema import betas
+from harness.core.validation import choice, number, optional, section, text, truth
 from harness.encoders.awd_lstm.model import Dropouts
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import Recipe

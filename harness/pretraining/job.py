@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.core.files import write_atomic
 from harness.core.fingerprint import data_fingerprint, file_fingerprint
 from harness.core.instantiate import locate, refuse_unknown
 from harness.core.provenance import git_state, host, versions
@@ -30,7 +31,6 @@ from harness.pretraining.loggers import about, check_log, keep_wandb
 from harness.pretraining.text.corpus import Corpus, read_corpus
 from harness.pretraining.text.shared_tokenizer import tokenizer_file
 from harness.records.lease import Leases
-from harness.records.record import write_atomic
 
 RECORD, IDENTITY = "pretrain.json", "identity"
 SCHEMA = 1

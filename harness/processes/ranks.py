@@ -25,11 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.config.resolve import Cell
 from harness.core.events import Progress
 from harness.errors import HarnessError
 from harness.processes import worker
 from harness.processes.forkserver import start_server
+from harness.records.cell import Cell
 from harness.records.lifecycle import cause_of_death
 from harness.records.record import Record, read_record
 

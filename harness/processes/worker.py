@@ -17,10 +17,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
+from harness.records.cell import Cell
+from harness.records.record import LOG
 
-LOG = "log.txt"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS")
 DISTRIBUTED = (
     "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR",

@@ -5,24 +5,15 @@ from __future__ import annotations
 import contextlib
 import platform
 import signal
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.config.resolve import Cell
+from harness.core.files import remove_temporary, tail, utc_now
 from harness.errors import HarnessError, NewerSchema
-from harness.processes.worker import LOG
+from harness.records.cell import Cell
 from harness.records.lease import LEASE
-from harness.records.record import (
-    CONFIG,
-    RECORD,
-    Record,
-    read_record,
-    remove_temporary,
-    write_config,
-    write_record,
-)
+from harness.records.record import CONFIG, LOG, RECORD, Record, read_record, write_config, write_record
 
 ARCHIVE = ".archive"
 _MEANING = {
@@ -32,11 +23,6 @@ _MEANING = {
     "SIGBUS": "bus error",
     "SIGTERM": "terminated",
 }
-
-
-def utc_now() -> str:
-    """Now, in UTC to the second, as records hold it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def previous(cell: Cell) -> Record | None:
@@ -143,17 +129,6 @@ def cause_of_death(exitcode: int, *, folder: Path) -> str:
     if exitcode == 255:  # what multiprocessing says when it cannot know
         what += ": the server that the cells are forked from was killed (out of memory?)"
     return _with_log(what, folder / LOG)
-
-
-def tail(path: Path, lines: int = 5) -> list[str]:
-    """The last non-empty lines of a text file, each cut to 300 characters; none when it cannot be read."""
-    try:
-        with path.open("rb") as f:
-            f.seek(max(0, path.stat().st_size - 65536))
-            text = f.read().decode("utf-8", errors="replace")
-    except OSError:
-        return []
-    return list(deque((line[:300].rstrip() for line in text.splitlines() if line.strip()), maxlen=lines))
 
 
 def _with_log(cause: str, log: Path) -> str:

@@ -7,10 +7,7 @@ last: a folder without it is an unfinished cell. This module imports neither tor
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -18,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from harness.core.files import write_atomic
 
 try:
     from yaml import CSafeDumper as _Dumper
@@ -226,34 +225,6 @@ def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
             yield path.parent, HarnessError(f"{path}: cannot be read ({e.strerror or e})")
 
 
-TEMPORARY = ".tmp-"
-"""What the names of files begin with while they are written."""
-
-
-def remove_temporary(folder: Path) -> None:
-    """What processes that were killed had half written, when no other can be writing there."""
-    for path in folder.glob(f"{TEMPORARY}*"):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name in the same folder, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        if os.path.exists(name):
-            os.unlink(name)
-        raise
-
-
 def _finite(value: Any) -> Any:
     """NaN and infinities as None: JSON has neither."""
     if isinstance(value, float):
@@ -263,3 +234,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return value
+
+
+LOG = "log.txt"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.config.schema import number, optional
 from harness.core.instantiate import locate
+from harness.core.validation import number, optional
 from harness.encoders.awd_lstm.files import the_directions
 from harness.encoders.concat.files import the_members
 from harness.encoders.transformer.hub import CONFIG, local_folder

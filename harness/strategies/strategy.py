@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from harness.config.schema import number, optional
+from harness.core.validation import number, optional
 from harness.errors import HarnessError, did_you_mean
 from harness.strategies.adapt import Adapt, parse
 

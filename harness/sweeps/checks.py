@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.config import resolve
-from harness.config.resolve import Cell
 from harness.core.fingerprint import data_fingerprint
 from harness.errors import HarnessError
 from harness.loggers import factory
+from harness.records.cell import Cell
 from harness.sweeps.plan import Plan
 
 LEFT_BESIDE = (

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config import resolve
 from harness.config.composer import Composer, given_overrides
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import Slot, cpu_share, make_slots
+from harness.records.cell import Cell
 from harness.records.record import Record
 from harness.sweeps.checks import check_cells, check_writable, note_unsaved
 from harness.sweeps.clusters.pool import ClusterPool, Engine

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError, NewerSchema
 from harness.records import lifecycle
+from harness.records.cell import Cell
 from harness.records.record import Record, iter_records
 from harness.sweeps.progress import duration
 

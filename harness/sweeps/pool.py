@@ -16,15 +16,16 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from harness.config.resolve import Cell
+from harness.core.files import remove_temporary, utc_now
 from harness.errors import HarnessError
 from harness.processes.forkserver import handled, kill_group, memory_of, start_server
 from harness.processes.slots import Slot
 from harness.processes.worker import Job
 from harness.processes.worker import main as child_main
+from harness.records.cell import Cell
 from harness.records.lease import Lease, Leases
-from harness.records.lifecycle import cause_of_death, failure, make_room, previous, store, utc_now
-from harness.records.record import Record, remove_temporary
+from harness.records.lifecycle import cause_of_death, failure, make_room, previous, store
+from harness.records.record import Record
 
 PRELOAD = ("harness.processes.preload",)
 TICK_SECONDS = 0.1

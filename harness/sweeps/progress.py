@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from harness.config.resolve import Cell
+from harness.core.files import tail
 from harness.processes.slots import Slot
-from harness.processes.worker import LOG
-from harness.records.lifecycle import tail
-from harness.records.record import Record
+from harness.records.cell import Cell
+from harness.records.record import LOG, Record
 
 REFRESH_SECONDS = 0.2
 WIDE = 130  # columns of a terminal that has room for bars

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from harness.bodies.base import Body
-from harness.config.resolve import Cell, read_data, verify
+from harness.config.resolve import read_data, verify
 from harness.core.events import Progress
 from harness.core.instantiate import META, build
 from harness.encoders.base import Encoder
 from harness.processes.devices import pick_device
 from harness.processes.distributed import ALONE, World
+from harness.records.cell import Cell
 from harness.strategies.strategy import Strategy
 from harness.task import HeadInput, Splits, Task
 from harness.training.dataloader import Batching, HarnessData, Item, all_examples, make_items

@@ -12,7 +12,7 @@ import torch
 
 from harness.adaptation.adapter import Adapted, Adapter
 from harness.config.cell_id import NOT_IDENTITY
-from harness.config.resolve import Cell, verify
+from harness.config.resolve import verify
 from harness.config.skips import has_table
 from harness.core.cache import Store
 from harness.core.events import Progress
@@ -22,6 +22,7 @@ from harness.data.tokens import UnitRow
 from harness.encoders.base import Encoder, Windowing
 from harness.errors import HarnessError
 from harness.processes.devices import autocast_type, pick_device
+from harness.records.cell import Cell
 from harness.strategies.strategy import Strategy
 from harness.task import Splits, Task
 from harness.training.features import (

@@ -1,6 +1,6 @@
 """Running one cell in this process: train, choose the epoch on dev, predict test once, score, record.
 
-Nothing of Hydra is here: a :class:`harness.config.resolve.Cell` is plain data.
+Nothing of Hydra is here: a :class:`harness.records.cell.Cell` is plain data.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import torch
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from harness.config.cell_id import ENGINE_VERSION
-from harness.config.resolve import Cell
 from harness.core.events import Progress
 from harness.core.provenance import git_state, host, versions
 from harness.loggers.factory import current, logged
 from harness.processes.devices import pick_device
 from harness.processes.distributed import ALONE, World
+from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import Costs, Record, write_config, write_record
 from harness.task import Prediction

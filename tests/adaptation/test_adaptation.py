@@ -17,11 +17,12 @@ import yaml
 from safetensors.torch import load_file
 
 from harness.adaptation.adapter import Adapter
-from harness.config.resolve import Cell, prepare
+from harness.config.resolve import prepare
 from harness.core.paths import mini_dir
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.pretraining.base import Recipe
+from harness.records.cell import Cell
 from harness.records.predictions import read_predictions
 from harness.strategies.adapt import KEYS, Adapt, filled, members, parse, reason_against, resolved
 from harness.strategies.strategy import Strategy

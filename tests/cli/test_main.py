@@ -70,14 +70,14 @@ def test_a_place_that_cannot_be_written_is_one_message(
 ) -> None:
     put(tmp_path / "results", "a")
     (tmp_path / "folder.csv").mkdir()
-    assert main.main(["leaderboard", "results", "--format", "csv", "--output", "folder.csv"]) == 2
+    assert main(["leaderboard", "results", "--format", "csv", "--output", "folder.csv"]) == 2
     assert "folder.csv" in capsys.readouterr().err
 
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr("harness.leaderboard.command.write_atomic", full)
-    assert main.main(["leaderboard", "results", "--format", "md", "--output", "board.md"]) == 2
+    assert main(["leaderboard", "results", "--format", "md", "--output", "board.md"]) == 2
     assert "board.md: No space left on device" in capsys.readouterr().err
 
 
@@ -95,14 +95,14 @@ def test_list_needs_neither_torch_nor_hydra(tmp_path: Path) -> None:
 def test_list_honours_config_dir(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine" / "encoder").mkdir(parents=True)
     (tmp_path / "mine" / "encoder" / "own.yaml").write_text("about: {family: own, size: 3 MB}\n")
-    assert main.main(["list", "encoders", "--config-dir", "mine"]) == 0
+    assert main(["list", "encoders", "--config-dir", "mine"]) == 0
     assert "own" in capsys.readouterr().out.split()
-    assert main.main(["list", "encoders", "--config-dir", "none"]) == 2
+    assert main(["list", "encoders", "--config-dir", "none"]) == 2
     for before in (["--config-dir", "mine"], ["--config-dir=mine"]):
         capsys.readouterr()
-        assert main.main([*before, "list", "encoders"]) == 0
+        assert main([*before, "list", "encoders"]) == 0
         assert "own" in capsys.readouterr().out.split()
-    assert main.main(["-m", "status"]) == 2
+    assert main(["-m", "status"]) == 2
     assert "write harness status" in capsys.readouterr().err
 
 
@@ -141,7 +141,7 @@ def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> No
 def test_mistakes_get_one_message_and_the_nearest_name(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main(arguments) == 2
+    assert main(arguments) == 2
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
@@ -150,7 +150,7 @@ def test_mistakes_get_one_message_and_the_nearest_name(
 
 
 def test_a_missing_value_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["task.name=???"]) == 2
+    assert main(["task.name=???"]) == 2
     assert "task.name" in capsys.readouterr().err
 
 
@@ -159,7 +159,7 @@ def test_full_errors_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(HydraException):
-        main.main(["strategy=frzen"])
+        main(["strategy=frzen"])
     assert os.environ["HYDRA_FULL_ERROR"] == "1"
 
 
@@ -167,8 +167,7 @@ def test_o13_text_reaches_the_configuration_as_given(capsys: pytest.CaptureFixtu
     import yaml
 
     assert (
-        main.main(["--cfg", "job", "task.name=3E120", "encoder.path=runs/epoch=1.ckpt", "optimizer.lr=1e-5"])
-        == 0
+        main(["--cfg", "job", "task.name=3E120", "encoder.path=runs/epoch=1.ckpt", "optimizer.lr=1e-5"]) == 0
     )
     job = yaml.safe_load(capsys.readouterr().out.replace("1.0e-05", "0.00001"))
     assert job["task"]["name"] == "3E120"
@@ -205,7 +204,7 @@ def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.Capture
     lease = Leases().take(running)
     assert lease is not None
     report = collect(results)
-    assert main.main(["status", "results", "--json"]) == 0
+    assert main(["status", "results", "--json"]) == 0
     lease.release()
     assert json.loads(capsys.readouterr().out)["counts"] == report["counts"]
     counts = {"complete": 1, "failed": 1, "skipped": 1, "running": 1, "unfinished": 1, "damaged": 1}
@@ -218,12 +217,12 @@ def test_status_counts_and_tells_failures(tmp_path: Path, capsys: pytest.Capture
         "status": "failed",
         "reason": "ValueError: boom\nmore",
     }
-    assert main.main(["status"]) == 0
+    assert main(["status"]) == 0
     assert "failed: ValueError: boom\n" in capsys.readouterr().out
-    assert main.main(["status", "results/t", "--json"]) == 0
+    assert main(["status", "results/t", "--json"]) == 0
     of_one = json.loads(capsys.readouterr().out)["groups"]["t/e/s"]
     assert of_one == {"complete": 1, "failed": 1, "skipped": 1, "unfinished": 2, "damaged": 1}
-    assert main.main(["status", "nowhere"]) == 2
+    assert main(["status", "nowhere"]) == 2
 
 
 def test_status_of_many_cells_is_quick(tmp_path: Path) -> None:
@@ -259,11 +258,11 @@ def test_rm_archives_by_path_name_or_start_of_the_id(
     results = tmp_path / "results"
     for cell, seed in (("abc1", 0), ("abc1", 1), ("abd2", 0), ("fff3", 0)):
         put(results, cell, seed=seed)
-    assert main.main(["rm", "ab"]) == 2
+    assert main(["rm", "ab"]) == 2
     assert "2 cells begin so" in capsys.readouterr().err
-    assert main.main(["rm", "abc1", "t/e/s/nothing"]) == 2
+    assert main(["rm", "abc1", "t/e/s/nothing"]) == 2
     assert (results / "t/e/s/abc1/seed-0/record.json").exists()
-    assert main.main(["rm", "t/e/s/abc1/seed-1", "abd", "results/t/e/s/fff3"]) == 0
+    assert main(["rm", "t/e/s/abc1/seed-1", "abd", "results/t/e/s/fff3"]) == 0
     left = sorted(str(p.parent.relative_to(results)) for p in results.glob("*/*/*/*/*/record.json"))
     assert left == ["t/e/s/abc1/seed-0"]
     archived = list((results / ".archive").glob("*/t/e/s/*/*/record.json"))
@@ -278,14 +277,14 @@ def test_rm_of_a_task_encoder_or_strategy_counts_what_it_archives(
     results = tmp_path / "results"
     for cell, seed in (("abc1", 0), ("abc1", 1), ("abd2", 0)):
         put(results, cell, seed=seed)
-    assert main.main(["show", name]) == 2
+    assert main(["show", name]) == 2
     assert "t/e/s/abc1\n  t/e/s/abd2" in capsys.readouterr().err
-    assert main.main(["rm", name]) == 0
+    assert main(["rm", name]) == 0
     assert f"archived {seeds} seeds of {name}" in capsys.readouterr().out
     assert [p.name for p in results.iterdir()] == [".archive"]
     (stamp,) = (results / ".archive").iterdir()
-    assert main.main(["rm", str(stamp / "t")]) == 2
-    assert main.main(["rm", str(stamp / "t/e/s/abd2")]) == 2
+    assert main(["rm", str(stamp / "t")]) == 2
+    assert main(["rm", str(stamp / "t/e/s/abd2")]) == 2
     assert "archived already" in capsys.readouterr().err
     (stamp / "t").rename(results / "t")
     assert collect(results)["counts"] == {"complete": 3}
@@ -295,17 +294,17 @@ def test_an_unknown_cell_gets_the_nearest_by_name(tmp_path: Path, capsys: pytest
     put(tmp_path / "results", "abcdef012345")
     put(tmp_path / "results", "999999999999")
     for wrong in ("abcdef012354", "t/e/x/abcdef012345"):
-        assert main.main(["show", wrong]) == 2
+        assert main(["show", wrong]) == 2
         assert "the nearest:\n  t/e/s/abcdef012345" in capsys.readouterr().err
-    assert main.main(["rm", "results"]) == 2
-    assert main.main(["rm", "x", "--results", "nowhere"]) == 2
+    assert main(["rm", "results"]) == 2
+    assert main(["rm", "x", "--results", "nowhere"]) == 2
     assert "no such folder" in capsys.readouterr().err
 
 
 def test_rm_refuses_a_name_that_is_a_task_and_begins_an_id(tmp_path: Path) -> None:
     put(tmp_path / "results", "tabc")
     put(tmp_path / "results", "x")
-    assert main.main(["rm", "t"]) == 2
+    assert main(["rm", "t"]) == 2
     assert collect(tmp_path / "results")["counts"] == {"complete": 2}
 
 
@@ -313,8 +312,8 @@ def test_rm_leaves_a_running_cell_alone(tmp_path: Path, capsys: pytest.CaptureFi
     folder = put(tmp_path / "results", "a")
     lease = Leases().take(folder)
     assert lease is not None
-    assert main.main(["rm", "a"]) == 2
-    assert main.main(["rerun", "a"]) == 2
+    assert main(["rm", "a"]) == 2
+    assert main(["rerun", "a"]) == 2
     lease.release()
     assert "running" in capsys.readouterr().err
     assert (folder / "record.json").exists()
@@ -322,9 +321,9 @@ def test_rm_leaves_a_running_cell_alone(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_show_prints_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "results", "abc", status="failed", reason="first\nsecond")
-    assert main.main(["show", "abc"]) == 0
+    assert main(["show", "abc"]) == 0
     out = capsys.readouterr().out
     assert "status: failed" in out
     assert "accuracy: 0.5" in out
     assert "files: record.json" in out
-    assert main.main(["show", "zzz"]) == 2
+    assert main(["show", "zzz"]) == 2

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.config.cell_id import identity, slug
-from harness.config.resolve import Cell, prepare, verify
+from harness.config.cell_id import identity
+from harness.config.resolve import prepare, verify
 from harness.config.skips import is_table
+from harness.core.fingerprint import slug
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.training.run import run_cell
 from tests.helpers.cells import composed, make_cell
 

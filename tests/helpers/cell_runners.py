@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.records.record import Record, write_config, write_record
 
 

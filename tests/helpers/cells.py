@@ -8,9 +8,10 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from harness.config.resolve import Cell, prepare
+from harness.config.resolve import prepare
 from harness.core.paths import conf_dir
 from harness.core.resolvers import register
+from harness.records.cell import Cell
 
 
 def composed(*overrides: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.config.resolve import Cell
+from harness.records.cell import Cell
 from harness.records.record import Record
 from tests.helpers import cell_runners
 
@@ -45,7 +45,7 @@ def _meet(cell: Cell, count: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """The command line, with resolving and running replaced."""
-    from harness.cli.main import main as cli
+    from harness.cli import main as cli
     from harness.config import resolve
     from harness.sweeps import launch
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.processes.ranks import run_ranks
 from harness.processes.worker import DISTRIBUTED
+from harness.records.cell import Cell
 from harness.records.record import Record
 
 Progress = Callable[[dict[str, Any]], None]

@@ -7,8 +7,8 @@ import signal
 import time
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.loggers import factory
+from harness.records.cell import Cell
 from harness.records.record import Record, write_config
 
 

@@ -77,7 +77,7 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
     same in all modes."""
     command = ["-m", *CELL, "seed=0,1,2", "logger=wandb"]
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert main.main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
+    assert main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
     found = [content(f) for f in runs(folder / "offline")]
     assert len({f["run"].run_id for f in found}) == len(found) == 3
     assert sorted(f["config"]["seed"] for f in found) == [0, 1, 2]
@@ -86,12 +86,12 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
     assert not [p for p in (folder / "offline").rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
 
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    assert main.main([*command, "results_dir=disabled"]) == 0
+    assert main([*command, "results_dir=disabled"]) == 0
     assert not list((folder / "disabled").rglob("*wandb*"))
 
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name)
-    assert main.main([*command[:-2], "seed=0", "logger=wandb", "results_dir=unset"]) == 0
+    assert main([*command[:-2], "seed=0", "logger=wandb", "results_dir=unset"]) == 0
     assert len(runs(folder / "unset")) == 1
     offline = predictions(folder / "offline")
     assert len(offline) == 3
@@ -149,7 +149,7 @@ def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
 ) -> None:
     monkeypatch.setattr(launch, "RUNNER", f"logger_runners:{runner}")
     monkeypatch.setattr(launch, "PRELOAD", ())
-    assert main.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
+    assert main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
     (told,) = [content(f) for f in runs(folder / "results")]
     assert told["exit"] == 1
     assert told["summary"]["status"] == "failed"
@@ -189,7 +189,7 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else found(name, *a)
     )
-    assert main.main(["-m", *CELL, "seed=0", "logger=wandb"]) == 2
+    assert main(["-m", *CELL, "seed=0", "logger=wandb"]) == 2
     assert "pip install 'transfer-harness[wandb]'" in capsys.readouterr().err
     assert not (folder / "results").exists()
 
@@ -198,7 +198,7 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_secrets_are_refused_and_never_repeated(
     folder: Path, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
+    assert main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
     told = capsys.readouterr()
     assert "a secret has no place in a configuration" in told.err
     assert KEY not in told.err + told.out
@@ -225,11 +225,11 @@ def test_online_without_a_key_or_a_way_is_refused_at_once(
         port = taken.getsockname()[1]
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
     command = ["-m", *CELL, "seed=0", "logger=wandb", "logger.mode=online"]
-    assert main.main(command) == 2
+    assert main(command) == 2
     assert "127.0.0.1 cannot be reached" in capsys.readouterr().err
     monkeypatch.delenv("WANDB_API_KEY")
     monkeypatch.setenv("NETRC", os.devnull)
-    assert main.main(command) == 2
+    assert main(command) == 2
     assert "there is no API key for 127.0.0.1" in capsys.readouterr().err
     assert not (folder / "results").exists()
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.config.resolve import Cell
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.records.lifecycle import previous
 from harness.records.predictions import read_predictions, write_predictions
 from harness.records.record import Costs, Record, iter_records, read_record, write_record

@@ -36,7 +36,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
     monkeypatch.setattr(launch, "RUNNER", "tests.helpers.cell_runners:act")
     monkeypatch.setattr(launch, "PRELOAD", ("tests.helpers.cell_runners",))
-    return lambda *arguments: main.main(list(arguments))
+    return lambda *arguments: main(list(arguments))
 
 
 def records(results: Path) -> dict[str, str]:

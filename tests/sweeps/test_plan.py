@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.config.resolve import Cell
+from harness.records.cell import Cell
 from harness.records.record import Costs, Record, write_record
 from harness.sweeps.plan import Plan, describe, estimates
 from tests.helpers.cell_runners import make_cell

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
 from harness.processes import slots
 from harness.processes.slots import Slot, make_slots
+from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
 from harness.records.record import Record, read_record
 from harness.sweeps.pool import Pool

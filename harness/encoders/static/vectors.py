@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from harness.core.cache import Store
+from harness.core.files import write_atomic
 from harness.core.fingerprint import data_fingerprint, file_fingerprint
 from harness.encoders.static.vector_chunks import Chunk, read_chunks
 from harness.encoders.static.vector_files import detect
 from harness.errors import HarnessError
-from harness.records.record import write_atomic
 
 READER_VERSION = 1
 """Raised when the reader makes something else of the same file; part of the table's key."""

@@ -43,4 +43,4 @@ def literal(data: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("harness.leaderboard") / "assets" / name).read_text(encoding="utf-8")
+    return (files("harness.leaderboard.html") / "assets" / name).read_text(encoding="utf-8")

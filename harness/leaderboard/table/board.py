@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.cell_id import slug
+from harness.core.fingerprint import slug
 from harness.errors import HarnessError, did_you_mean
 from harness.leaderboard.table.comparable import split
 from harness.leaderboard.table.configs import Configs

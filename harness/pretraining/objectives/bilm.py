@@ -249,7 +249,7 @@ def elmo(
     skip: bool, max_vocabulary: int, min_frequency: int, softmax: str, row_words: int, batch_words: int,
 ) -> BiLMObjective:  # fmt: skip
     """What ``conf/pretrain/encoder/elmo.yaml`` names: :class:`BiLMObjective` from plain, checked options."""
-    from harness.config.schema import number, optional, truth
+    from harness.core.validation import number, optional, truth
     from harness.pretraining.factories import the_recipe
 
     def whole(key: str, value: Any, low: int = 1) -> int:

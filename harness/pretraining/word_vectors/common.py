@@ -17,8 +17,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from harness.config.schema import Check, number, optional, truth
 from harness.core.fingerprint import data_fingerprint
+from harness.core.validation import Check, number, optional, truth
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import HeldOut, Run, Seen

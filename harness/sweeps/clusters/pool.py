@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
 from harness.processes.forkserver import handled
 from harness.processes.slots import Slot
 from harness.records import lifecycle
+from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
 from harness.records.record import RECORD, Record
 from harness.sweeps.clusters.task import Death, Work, anchored

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
+from harness.records.cell import Cell
 from harness.records.record import Record
 from harness.sweeps.clusters.task import Death, Work, gpus_of, need
 

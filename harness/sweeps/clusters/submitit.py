@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.config.resolve import Cell
 from harness.errors import HarnessError
 from harness.processes.slots import cuda_devices
+from harness.records.cell import Cell
 from harness.records.record import Record
 from harness.sweeps.clusters.task import Death, Work, gpus_of, need
 

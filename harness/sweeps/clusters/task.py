@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config.cell_id import PLACES
-from harness.config.resolve import Cell
 from harness.core.provenance import host
+from harness.core.redaction import PLACES
 from harness.errors import HarnessError
 from harness.processes.slots import Slot, cpu_share
+from harness.records.cell import Cell
 from harness.records.record import Record
 from harness.sweeps.pool import Pool
 from harness.sweeps.progress import Counts, SilentDisplay

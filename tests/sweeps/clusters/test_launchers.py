@@ -120,14 +120,14 @@ def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
 ) -> None:
     for engine in (ray, submitit):
         monkeypatch.setattr(engine, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
-    assert main.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
+    assert main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
     assert "in the job optimizer.lr=-1" in capsys.readouterr().err
     assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
 def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
+    assert main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
     assert "2 cells: 2 to run" in capsys.readouterr().out
     assert list(here.iterdir()) == []
 
@@ -139,7 +139,7 @@ def test_what_is_missing_is_named_with_its_extra() -> None:
 
 @submitit_here
 def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
+    assert main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
     err = capsys.readouterr().err
     assert "hydra/launcher=slurm: submitit refuses it" in err
     assert "Traceback" not in err
@@ -148,7 +148,7 @@ def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.Captu
 @submitit_here
 def test_fewer_gpus_than_a_job_takes_are_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["-m", "hydra/launcher=slurm_local", "hydra.launcher.gpus_per_node=1", "optimizer.lr=1"]
-    assert main.main(command) == 2
+    assert main(command) == 2
     assert "a cell takes 1 GPU, and this machine has 0" in capsys.readouterr().err
 
 
