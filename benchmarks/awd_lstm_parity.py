@@ -14,7 +14,7 @@ the tokens that the tests compare with.
 
 fastai's ``SentenceEncoder`` takes the rows of a batch for sorted such that those which still have text at a
 chunk's start come first. With its own padding that holds where lengths differ by whole chunks (72), not else:
-then it returns zeros for the last units of some short texts. So the reference is each text by itself, and the
+then it returns zeros for the last tokens of some short texts. So the reference is each text by itself, and the
 batch compared has lengths that differ by whole chunks.
 """
 
@@ -38,10 +38,10 @@ from fastai.text.models.awdlstm import AWD_LSTM, awd_lstm_clas_config, awd_lstm_
 from fastai.text.models.core import get_language_model, get_text_classifier, masked_concat_pool
 
 from harness.data.text import Text
-from harness.data.tokens import Units, pool
+from harness.data.tokens import TokenBatch, pool
 from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, load, load_language_model, write_fastai
 from harness.encoders.awd_lstm.fastai_rules import BOS, fastai_tokens
-from harness.encoders.base import Windowing
+from harness.encoders.base import WindowOptions
 
 SPECIALS = ["xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj"]
 PAD = 1
@@ -89,7 +89,7 @@ def chunk_padded(rows: list[list[int]]) -> torch.Tensor:
     return out
 
 
-def right_padded(rows: list[list[int]]) -> Units:
+def right_padded(rows: list[list[int]]) -> TokenBatch:
     mask = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.bool)
     ids = torch.zeros(mask.shape, dtype=torch.long)
     for i, row in enumerate(rows):
@@ -97,7 +97,9 @@ def right_padded(rows: list[list[int]]) -> Units:
         ids[i, : len(row)] = torch.tensor(row)
     zero = torch.zeros_like(ids)
     none = torch.zeros(len(rows), dtype=torch.long)
-    return Units({IDS: ids}, mask, zero - 1, torch.stack([zero, zero], -1), zero, zero[:, :1] - 1, none, none)
+    return TokenBatch(
+        {IDS: ids}, mask, zero - 1, torch.stack([zero, zero], -1), zero, zero[:, :1] - 1, none, none
+    )
 
 
 def fastai_models(words: int, sizes: dict[str, int], *, scale: float) -> tuple[Any, Any]:
@@ -125,13 +127,15 @@ def compare(lm: Any, classifier: Any, encoder: AwdLstmEncoder, rows: list[list[i
     """Largest differences between fastai's numbers, of each text by itself, and ours, of one batch."""
     ours = encoder.eval()(right_padded(rows), all_layers=True)
     states, pooled, outputs = alone(classifier, rows)
-    units = right_padded(rows)
-    mine = torch.cat([s[: len(r)] for s, r in zip(ours.states, rows, strict=True)])
-    own = pool(ours.states, units, encoder.pooling)
+    tokens = right_padded(rows)
+    mine = torch.cat([s[: len(r)] for s, r in zip(ours.last_hidden_state, rows, strict=True)])
+    own = pool(ours.last_hidden_state, tokens, encoder.pooling)
     even = [r for r in rows if (len(rows[0]) - len(r)) % CHUNK == 0]
     together, mask = classifier[0](chunk_padded(even))
     batch = torch.cat([t[~m] for t, m in zip(together, mask, strict=True)])
-    even_mine = torch.cat([s[: len(r)] for s, r in zip(ours.states, rows, strict=True) if r in even])
+    even_mine = torch.cat(
+        [s[: len(r)] for s, r in zip(ours.last_hidden_state, rows, strict=True) if r in even]
+    )
     lm.reset()
     square = torch.tensor([r[: len(rows[-1])] for r in rows])
     logits = lm(square)[0]
@@ -148,7 +152,7 @@ def compare(lm: Any, classifier: Any, encoder: AwdLstmEncoder, rows: list[list[i
 
 def same(folder: Path, rows: list[list[int]], reference: torch.Tensor) -> bool:
     encoder = load(name="x", path=folder, cache_dir=folder)
-    return torch.equal(encoder.eval()(right_padded(rows)).states, reference)
+    return torch.equal(encoder.eval()(right_padded(rows)).last_hidden_state, reference)
 
 
 def figures(words: int) -> None:
@@ -168,7 +172,7 @@ def figures(words: int) -> None:
         file = folder / "weights.pth"
         save_model(file, lm, None)
         encoder = load(name="x", path=folder, cache_dir=folder)
-        reference = encoder.eval()(right_padded(rows)).states.detach()
+        reference = encoder.eval()(right_padded(rows)).last_hidden_state.detach()
         print("language model", compare(lm, classifier, encoder, rows))
         save_model(file, classifier, optimizer)
         print("classifier with optimizer, equal:", same(folder, rows, reference))
@@ -244,7 +248,7 @@ def golden(folder: Path) -> None:
     encoder = load(name="x", path=folder, cache_dir=folder)
     print(compare(lm, classifier, encoder, rows))
     texts = [Text.from_string(s) for s in SENTENCES]
-    ours = [rows[0].inputs[IDS].tolist() for rows in encoder.tokenizer.rows(texts, Windowing())]
+    ours = [rows[0].inputs[IDS].tolist() for rows in encoder.tokenizer.tokenize(texts, WindowOptions())]
     print("ids equal:", ours == [[numbers[t] for t in ts] for ts in found])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.data.batch import Batch
     from harness.data.statistics import Counts
-    from harness.data.tokens import Encoded, UnitRow
+    from harness.data.tokens import EncoderOutput, TokenizedWindow
 
 
 @dataclass(slots=True)
@@ -61,14 +61,14 @@ class HeadInput:
     """What a head is built on.
 
     Attributes:
-        hidden: H of the states it will see.
+        hidden_size: H of the states it will see.
         pooling: how a row becomes a vector (see :func:`harness.data.tokens.pool`).
-        pooled: True when :attr:`Encoded.pooled` of width H will be there (a pretrained pooler).
+        pooled: True when :attr:`EncoderOutput.pooler_output` of width H will be there (a pretrained pooler).
         pairs: ``joint``, ``separate`` or, for single texts, ``single``.
         dropout: before the output layer.
     """
 
-    hidden: int
+    hidden_size: int
     pooling: str
     pooled: bool
     pairs: str
@@ -78,7 +78,7 @@ class HeadInput:
 class Head(Protocol):
     """An ``nn.Module`` from states to the task's outputs."""
 
-    def __call__(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+    def __call__(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
         """Outputs by name; the first axis of each is B rows (or N examples, as the head likes)."""
         ...
 
@@ -103,7 +103,7 @@ class Task(Protocol):
         maximize: whether more of it is better.
         n_texts: 1 or 2.
         truncate: True when only the first window of a long text is read (classification).
-        max_first: most units a question may take in a joint row; None = no bound.
+        max_first: most tokens a question may take in a joint row; None = no bound.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Task(Protocol):
         """Read the data, at most ``limit`` examples a split. Must be called before the methods below."""
         ...
 
-    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+    def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """Training targets of each window of an example: 0-d or 1-d integer or float arrays by name, -100
         where no loss is wanted. ``rows`` are the windows that hold the example's last text."""
         ...

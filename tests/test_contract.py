@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from harness.data.text import Example, Text
-from harness.data.tokens import Units, owned_word_states
-from harness.encoders.base import Encoder, Windowing
+from harness.data.tokens import TokenBatch, owned_word_states
+from harness.encoders.base import Encoder, WindowOptions
 from harness.records.predictions import read_predictions
 from harness.strategies.strategy import Strategy
 from harness.training.assemble import Assembly, assemble
-from harness.training.dataloader import collate, make_items, split_units
+from harness.training.dataloader import collate, make_items, split_by_tokens
 from harness.training.optim import Rates, check_partition, parameter_groups
 from harness.training.run import fit, make_trainer, predict, restore, run_cell
 from harness.training.sequences import Sequences
@@ -77,45 +77,45 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
 def test_units_are_aligned_with_words_and_characters(whole: Encoder) -> None:
     texts = [Text.from_string(t) for t in TEXTS] + [Text.from_words(["Ana", "\u200b", "runs"])]
     for text, windows in zip(
-        texts, whole.tokenizer.rows(texts, Windowing(max_units=24, overlap=6)), strict=True
+        texts, whole.tokenizer.tokenize(texts, WindowOptions(max_length=24, stride=6)), strict=True
     ):
         assert windows
-        owners = np.stack([w.word_units >= 0 for w in windows])
+        owners = np.stack([w.word_to_token >= 0 for w in windows])
         assert (owners.sum(0) <= 1).all(), "a word is owned once"
         for row in windows:
             assert len(row) <= 24
-            real = row.segment >= 0
+            real = row.sequence_ids >= 0
             assert (row.word_ids[real] < len(text)).all()
             for (start, end), word in zip(row.offsets[real], row.word_ids[real], strict=True):
                 assert 0 <= start <= end <= len(text.text)
-                if start == end:  # a unit of blanks
+                if start == end:  # a token of blanks
                     assert word == -1
                 else:
                     assert not text.text[start].isspace()
-            for word, unit in enumerate(row.word_units):
-                if unit >= 0:
-                    assert row.offsets[unit][0] < text.spans[word][1]
-                    assert row.offsets[unit][1] > text.spans[word][0]
+            for word, token in enumerate(row.word_to_token):
+                if token >= 0:
+                    assert row.offsets[token][0] < text.spans[word][1]
+                    assert row.offsets[token][1] > text.spans[word][0]
 
 
 def test_long_text_windows_lose_no_word(whole: Encoder) -> None:
     text = Text.from_string(" ".join(f"word{i} river" for i in range(60)))
-    windows = whole.tokenizer.rows([text], Windowing(max_units=20, overlap=5))[0]
+    windows = whole.tokenizer.tokenize([text], WindowOptions(max_length=20, stride=5))[0]
     assert len(windows) > 1
-    assert (np.stack([w.word_units >= 0 for w in windows]).sum(0) == 1).all()
+    assert (np.stack([w.word_to_token >= 0 for w in windows]).sum(0) == 1).all()
 
 
 def test_states_do_not_depend_on_the_batch(whole: Encoder) -> None:
     texts = [Text.from_string(t) for t in TEXTS]
-    rows = [r for ws in whole.tokenizer.rows(texts, Windowing(max_units=32, overlap=8)) for r in ws]
+    rows = [r for ws in whole.tokenizer.tokenize(texts, WindowOptions(max_length=32, stride=8)) for r in ws]
     with torch.inference_mode():
-        together = whole(Units.collate(rows, pad=whole.tokenizer.pad), all_layers=True)
-        assert together.layers is not None
-        assert together.layers.shape == (whole.n_layers + 1, *together.states.shape)
-        assert together.states.shape[-1] == whole.hidden
+        together = whole(TokenBatch.collate(rows, pad=whole.tokenizer.pad), all_layers=True)
+        assert together.hidden_states is not None
+        assert together.hidden_states.shape == (whole.num_layers + 1, *together.last_hidden_state.shape)
+        assert together.last_hidden_state.shape[-1] == whole.hidden_size
         for i, row in enumerate(rows):
-            alone = whole(Units.collate([row], pad=whole.tokenizer.pad)).states[0]
-            assert torch.allclose(alone[: len(row)], together.states[i, : len(row)], atol=1e-5)
+            alone = whole(TokenBatch.collate([row], pad=whole.tokenizer.pad)).last_hidden_state[0]
+            assert torch.allclose(alone[: len(row)], together.last_hidden_state[i, : len(row)], atol=1e-5)
 
 
 def test_layer_groups_partition_the_encoder(whole: Encoder) -> None:
@@ -129,12 +129,16 @@ def test_layer_groups_partition_the_encoder(whole: Encoder) -> None:
 
 
 def test_embedding_encoder_is_context_free(encoder: Encoder) -> None:
-    assert encoder.n_layers == 0
+    assert encoder.num_layers == 0
     texts = [Text.from_string("river bank"), Text.from_string("bank")]
-    one, two = (rows[0] for rows in encoder.tokenizer.rows(texts, Windowing()))
+    one, two = (rows[0] for rows in encoder.tokenizer.tokenize(texts, WindowOptions()))
     with torch.inference_mode():
-        a = encoder(Units.collate([one], pad=encoder.tokenizer.pad)).states[0, int(one.word_units[1])]
-        b = encoder(Units.collate([two], pad=encoder.tokenizer.pad)).states[0, int(two.word_units[0])]
+        a = encoder(TokenBatch.collate([one], pad=encoder.tokenizer.pad)).last_hidden_state[
+            0, int(one.word_to_token[1])
+        ]
+        b = encoder(TokenBatch.collate([two], pad=encoder.tokenizer.pad)).last_hidden_state[
+            0, int(two.word_to_token[0])
+        ]
     if "gpt" not in encoder.name:  # byte pairs differ with and without the blank before them
         assert torch.allclose(a, b)
 
@@ -169,7 +173,7 @@ def test_gradient_reaches_exactly_what_the_strategy_names(
     assert moved <= {n for n, p in model.named_parameters() if p.requires_grad}
     assert all(torch.equal(b, buffers[n]) for n, b in model.encoder.named_buffers())
     still = {n for n, p in before.items() if p.requires_grad and n not in moved and p.numel() > 1}
-    # what may rest: rows no text reached are part of a matrix that moved; a joint pair's extra units and the
+    # what may rest: rows no text reached are part of a matrix that moved; a joint pair's extra tokens and the
     # pooler rest where the task does not use them
     assert all(".added" in n or "pooler" in n or "null" in n for n in still), still
 
@@ -232,8 +236,8 @@ def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> 
     model = built.model
     assert (model.encoder.training, model.head.training) == (False, True)
     assert not any(m.training for m in model.encoder.modules())
-    units = collate(built.items["train"], range(4), built.encoding.pad).units[0]
-    first, second = model.encode(units).states, model.encode(units).states
+    tokens = collate(built.items["train"], range(4), built.encoding.pad).tokens[0]
+    first, second = model.encode(tokens).last_hidden_state, model.encode(tokens).last_hidden_state
     assert torch.equal(first, second)
 
 
@@ -279,7 +283,7 @@ def test_first_and_cached_run_give_the_same_bits(tmp_path: Path) -> None:
 def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
     states = []
     for budget in ("null", "40"):
-        more = [f"trainer.max_units_per_batch={budget}", "trainer.dropout=0", "body=none"]
+        more = [f"trainer.max_tokens_per_batch={budget}", "trainer.dropout=0", "body=none"]
         more += [
             "optimizer.eps=1e-3"
         ]  # else Adam makes a step of every gradient that is nothing but rounding
@@ -292,7 +296,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
                 module.p = 0.0
         fit(make_trainer(cell, built, []), built)
         states.append({k: v.clone() for k, v in built.model.state_dict().items()})
-    assert len(split_units(built.items["train"], range(8), max_units=40)) > 1
+    assert len(split_by_tokens(built.items["train"], range(8), max_length=40)) > 1
     for name, value in states[0].items():
         assert torch.allclose(value, states[1][name], atol=2e-5), name
 
@@ -314,12 +318,12 @@ def test_tagging_a_long_text_costs_no_more_than_its_units(tmp_path: Path) -> Non
     text = Text.from_words(["word"] * 1500)
     example = Example("long", (text,), ["O"] * 1500)
     sequences = Sequences.of([example], joint=False)
-    windows = sequences.tokenize(built.encoding.encoder.tokenizer, Windowing(max_units=64, overlap=16))
+    windows = sequences.tokenize(built.encoding.encoder.tokenizer, WindowOptions(max_length=64, stride=16))
     items = make_items([example], sequences, windows, task=built.task)
     batch = collate(items, [0], built.encoding.pad)
-    states = torch.zeros(*batch.units[0].mask.shape, 8)
-    rows, words, vectors = owned_word_states(states, batch.units[0])
-    assert len(batch.units[0]) > 25
+    states = torch.zeros(*batch.tokens[0].mask.shape, 8)
+    rows, words, vectors = owned_word_states(states, batch.tokens[0])
+    assert len(batch.tokens[0]) > 25
     assert vectors.shape == (1500, 8)
     assert sorted(words.tolist()) == list(range(1500))
     assert len(rows) == 1500
@@ -337,11 +341,13 @@ def test_context_of_many_questions_is_encoded_once(tmp_path: Path) -> None:
 
 
 def _rows(sequences: Sequences) -> list[Any]:
-    from harness.data.tokens import UnitRow
+    from harness.data.tokens import TokenizedWindow
 
     out = []
     for item in sequences.items:
         n = len(item[0])
         ids = np.arange(n)
-        out.append(UnitRow({"x": ids}, ids, np.array(item[0].spans).reshape(n, 2), np.zeros(n, int), ids))
+        out.append(
+            TokenizedWindow({"x": ids}, ids, np.array(item[0].spans).reshape(n, 2), np.zeros(n, int), ids)
+        )
     return out

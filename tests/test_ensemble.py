@@ -253,11 +253,11 @@ def test_tagging_averages_word_by_word() -> None:
 
 
 def test_a_word_that_a_member_has_no_unit_for_is_left_to_the_others() -> None:
-    deaf, sure = tags([[0, 0, 0], [0, 0, 0]], no_units=[0, 1]), tags([[0, 0.1, 0], [0, 0, 0]], no_units=[1])
+    deaf, sure = tags([[0, 0, 0], [0, 0, 0]], no_tokens=[0, 1]), tags([[0, 0.1, 0], [0, 0, 0]], no_tokens=[1])
     joined = average_labels([deaf, sure], "e", labels=LABELS, fallback="O")
     np.testing.assert_allclose(softmax(joined.scores[:3]), softmax([0, 0.1, 0]))
     assert joined.value == ["B-X", "O"]
-    assert joined.extra["no_units"] == [1]
+    assert joined.extra["no_tokens"] == [1]
 
 
 def test_tagging_members_of_other_words_or_labels_are_refused() -> None:

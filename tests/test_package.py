@@ -84,17 +84,17 @@ def test_the_sdist_holds_the_mini_world(tmp_path: Path) -> None:
 def test_the_wheel_holds_configuration_tasks_launcher_and_the_mini_world(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-        mini = sum(i.file_size for i in file.infolist() if i.filename.startswith("tasks/harness_tasks/mini/"))
+        mini = sum(i.file_size for i in file.infolist() if i.filename.startswith("harness_tasks/mini/"))
     here = {f"harness/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
-    assets = ROOT / "harness" / "leaderboard"
-    here |= {str(p.relative_to(ROOT)) for p in [*assets.glob("assets/*"), assets / "papers.json"]}
-    assert len([name for name in here if name.startswith("harness/leaderboard/assets/")]) >= 7
+    board = ROOT / "harness" / "leaderboard"
+    here |= {str(p.relative_to(ROOT)) for p in [*board.glob("html/assets/*"), board / "papers.json"]}
+    assert len([name for name in here if name.startswith("harness/leaderboard/html/assets/")]) >= 7
     assert here <= names
-    assert bundled() <= names
+    assert {name.removeprefix("tasks/") for name in bundled()} <= names
     assert {
         "hydra_plugins/harness_local.py",
-        "tasks/harness_tasks/classification/task.py",
-        "tasks/__init__.py",
+        "harness_tasks/classification/task.py",
+        "harness_tasks/__init__.py",
     } <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [

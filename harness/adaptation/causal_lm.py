@@ -1,7 +1,7 @@
 """GPT and its kin: the causal language model goes on (Radford et al. 2018, 2019).
 
-A text is a row, behind the end-of-text unit and before it where the tokenizer has one. On dev the measure is
-the perplexity per word: exp(nats of all units / words of the common word splitter).
+A text is a row, behind the end-of-text token and before it where the tokenizer has one. On dev the measure is
+the perplexity per word: exp(nats of all tokens / words of the common word splitter).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import torch
 
 from harness.adaptation.job import Job, Told
 from harness.adaptation.trainer import continue_training
-from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
+from harness.adaptation.transformer import Row, TransformerTexts, placed, summed
+from harness.data.targets import IGNORE_INDEX
 from harness.pretraining.base import Batch, HeldOut
 from harness.pretraining.text.packing import padded
 
@@ -41,7 +42,7 @@ class CausalTexts(TransformerTexts):
         self.behind = [end] if end is not None and 0 <= end < rows else []
 
     def _batch(self, rows: Sequence[Row], *, ends: bool) -> Batch:
-        """``ends``: the unit behind the text is predicted, too."""
+        """``ends``: the token behind the text is predicted, too."""
         ids = padded([row.ids for row in rows], 0)
         lengths = np.array([len(row) for row in rows])[:, None]
         place = np.arange(ids.shape[1])[None]
@@ -49,7 +50,7 @@ class CausalTexts(TransformerTexts):
         tensors = {
             "input_ids": torch.from_numpy(ids[:, :-1].copy()),
             "attention_mask": torch.from_numpy((place[:, :-1] < lengths).astype(np.int64)),
-            "labels": torch.from_numpy(np.where(asked, ids[:, 1:], NO_LOSS)),
+            "labels": torch.from_numpy(np.where(asked, ids[:, 1:], IGNORE_INDEX)),
         }
         words = sum(int(row.words.sum()) for row in rows)
         return Batch(tensors, tokens=sum(self.counted(row) for row in rows), words=words)

@@ -1,7 +1,7 @@
 """BERT and its kin: the masked language model goes on (Gururangan et al. 2020, task-adaptive pretraining).
 
 In every pass 15 % of a row's pieces are chosen anew; of these 80 % are shown as the mask, 10 % as a random
-piece (Devlin et al. 2019, section 3.1). A text is a row between the checkpoint's own special units. The
+piece (Devlin et al. 2019, section 3.1). A text is a row between the checkpoint's own special tokens. The
 pairing objectives of some checkpoints (next sentence, sentence order) are not continued: a pooler stays as it
 is.
 
@@ -18,7 +18,8 @@ import torch
 
 from harness.adaptation.job import Job, Told
 from harness.adaptation.trainer import continue_training
-from harness.adaptation.transformer import NO_LOSS, Row, TransformerTexts, placed, summed
+from harness.adaptation.transformer import Row, TransformerTexts, placed, summed
+from harness.data.targets import IGNORE_INDEX
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut
 from harness.pretraining.objectives.masked_lm import CHOSEN, MASKED, RANDOM, ROUNDS
@@ -84,7 +85,7 @@ class MaskedTexts(TransformerTexts):
         how = rng.random(ids.shape)
         shown = np.where(chosen & (how < MASKED), self.mask, ids)
         shown = np.where(chosen & (how >= 1 - RANDOM), rng.choice(self.pieces, ids.shape), shown)
-        return shown, np.where(chosen, ids, NO_LOSS)
+        return shown, np.where(chosen, ids, IGNORE_INDEX)
 
     @torch.no_grad()
     def held_out(self, model: Any) -> HeldOut:
@@ -108,7 +109,7 @@ class MaskedTexts(TransformerTexts):
         real = np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
         text = real & ~np.isin(ids, self.never)
         chosen = text & ((text.cumsum(1) - 1) % ROUNDS == offset)
-        return np.where(chosen, self.mask, ids), real, np.where(chosen, ids, NO_LOSS)
+        return np.where(chosen, self.mask, ids), real, np.where(chosen, ids, IGNORE_INDEX)
 
     def measured(self, held: HeldOut) -> dict[str, float]:
         return {"nats a masked piece": held.nll / held.predicted} if held.predicted else {}

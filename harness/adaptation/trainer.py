@@ -33,7 +33,7 @@ SHOW_SECONDS = 0.5
 class Continued(Objective):
     """An objective whose model, tokenizer and vocabulary are an encoder's.
 
-    ``build`` loads all of it and turns the texts into units.
+    ``build`` loads all of it and turns the texts into tokens.
 
     Args:
         job: encoder and texts.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from harness.adaptation.job import Job
 from harness.adaptation.trainer import Continued, usual_recipe
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Text
 from harness.encoders.transformer.hub import CONFIG, checkpoint_files, local_folder
 from harness.errors import HarnessError
@@ -23,8 +24,7 @@ from harness.pretraining.base import Batch, Loss
 from harness.pretraining.text.packing import Pieces, batched, tokenise
 
 LONGEST = 512
-"""Most units of a row, for encoders that take more."""
-NO_LOSS = -100
+"""Most tokens of a row, for encoders that take more."""
 Row = Pieces
 
 
@@ -37,7 +37,7 @@ class TransformerTexts(Continued):
 
     causal: bool
     shortest = 1
-    """Least units of a row that is of use."""
+    """Least tokens of a row that is of use."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -49,7 +49,7 @@ class TransformerTexts(Continued):
         self.encoder = self.job.load()
         model = self._language_model()
         self.tokenizer = self.encoder.tokenizer
-        self.width = min(self.encoder.max_units or LONGEST, LONGEST)
+        self.width = min(self.encoder.max_length or LONGEST, LONGEST)
         self.rows_of_texts(model)
         return model.train()
 
@@ -61,7 +61,7 @@ class TransformerTexts(Continued):
 
     @abstractmethod
     def special(self, model: Any) -> None:
-        """Set ``before`` and ``behind``, the special units around a row's text, and what else is needed."""
+        """Set ``before`` and ``behind``, the special tokens around a row's text, and what else is needed."""
 
     def counted(self, row: Row) -> int:
         """Units of text in a row."""
@@ -73,7 +73,7 @@ class TransformerTexts(Continued):
     def _rows(self, texts: Sequence[Text]) -> list[Row]:
         room = self.width - len(self.before) - len(self.behind)
         if room < 1:
-            raise HarnessError(f"{self.source}: rows of {self.width} units have no room for text")
+            raise HarnessError(f"{self.source}: rows of {self.width} tokens have no room for text")
         # half a surrogate is nothing that a tokenizer reads
         raw = [t.text.encode("utf-8", "replace").decode() for t in texts]
         pieces = tokenise(self.tokenizer.backend, raw)
@@ -84,8 +84,8 @@ class TransformerTexts(Continued):
     def chosen(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Numbers of rows by batch, rows of about one length together."""
         lengths = [len(row) for row in self.train]
-        units = round(self.job.per_step(len(lengths)) * float(np.mean(lengths)))
-        return batched(lengths, units, rng)
+        tokens = round(self.job.per_step(len(lengths)) * float(np.mean(lengths)))
+        return batched(lengths, tokens, rng)
 
     def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
         shown = {k: v for k, v in batch.tensors.items() if k != "labels"}
@@ -161,7 +161,7 @@ def scores(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[T
 
     Every decoder works place by place, so its input is replaced by the wanted states in one row.
     """
-    at = labels != NO_LOSS
+    at = labels != IGNORE_INDEX
 
     def pick(module: nn.Module, given: Any, out: Any) -> Any:
         out.last_hidden_state = out.last_hidden_state[at][None]

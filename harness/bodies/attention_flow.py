@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from harness.bodies.base import Body
 from harness.bodies.rnn import MaskedLSTM
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.errors import HarnessError
 
 
@@ -30,7 +30,7 @@ class AttentionFlow(Body):
 
     Args:
         input_size: H of the states that come in.
-        hidden: LSTM units each direction; the states that come out are twice as wide.
+        hidden_size: LSTM units each direction; the states that come out are twice as wide.
         dropout: of the input of both LSTMs and of the reduction, in training only.
 
     Raises:
@@ -40,32 +40,35 @@ class AttentionFlow(Body):
     pooling = "max"
     pairs = "separate"
 
-    def __init__(self, input_size: int, hidden: int = 100, dropout: float = 0.2) -> None:
+    def __init__(self, input_size: int, hidden_size: int = 100, dropout: float = 0.2) -> None:
         super().__init__()
-        if hidden < 1:
-            raise HarnessError(f"body.hidden={hidden}: must be at least 1")
+        if hidden_size < 1:
+            raise HarnessError(f"body.hidden_size={hidden_size}: must be at least 1")
         if not 0 <= dropout < 1:
             raise HarnessError(f"body.dropout={dropout}: must lie in [0, 1)")
-        self.hidden = 2 * hidden
+        self.hidden_size = 2 * hidden_size
         self.dropout = nn.Dropout(dropout)
-        self.contextual = MaskedLSTM(input_size, hidden=hidden)
-        self.attention = FlowAttention(self.hidden)
-        self.reduce = nn.Linear(4 * self.hidden, self.hidden)
-        self.modelling = MaskedLSTM(self.hidden, hidden=hidden)
+        self.contextual = MaskedLSTM(input_size, hidden_size=hidden_size)
+        self.attention = FlowAttention(self.hidden_size)
+        self.reduce = nn.Linear(4 * self.hidden_size, self.hidden_size)
+        self.modelling = MaskedLSTM(self.hidden_size, hidden_size=hidden_size)
 
-    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
-        """(B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden) and (B, Sc, 2 hidden), zero at padding."""
-        if len(encoded) != 2 or len(units) != 2:
+    def forward(
+        self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
+    ) -> tuple[EncoderOutput, ...]:
+        """(B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden_size) and (B, Sc, 2 hidden_size), zero at padding."""
+        if len(encoded) != 2 or len(tokens) != 2:
             raise HarnessError(
                 "body=attention_flow needs two texts encoded apart (question and context): "
                 "use a task over pairs with encoder.pairs=separate, or body=none or body=bilstm"
             )
         question, context = (
-            self.contextual(self.dropout(e.states), u.mask) for e, u in zip(encoded, units, strict=True)
+            self.contextual(self.dropout(e.last_hidden_state), u.mask)
+            for e, u in zip(encoded, tokens, strict=True)
         )
-        flow = self.attention(question, context, question_mask=units[0].mask, context_mask=units[1].mask)
+        flow = self.attention(question, context, question_mask=tokens[0].mask, context_mask=tokens[1].mask)
         reduced = torch.relu(self.reduce(self.dropout(flow)))
-        return Encoded(question), Encoded(self.modelling(self.dropout(reduced), units[1].mask))
+        return EncoderOutput(question), EncoderOutput(self.modelling(self.dropout(reduced), tokens[1].mask))
 
 
 class FlowAttention(nn.Module):
@@ -85,7 +88,7 @@ class FlowAttention(nn.Module):
     def forward(
         self, question: Tensor, context: Tensor, *, question_mask: Tensor, context_mask: Tensor
     ) -> Tensor:
-        """[h; a; h * a; h * b] of each context unit.
+        """[h; a; h * a; h * b] of each context token.
 
         Args:
             question: (B, Sq, D), zero at padding.
@@ -96,7 +99,7 @@ class FlowAttention(nn.Module):
             (B, Sc, 4 D)
         """
         similarity = self.similarity(question, context)
-        # not -inf: a row without any unit then attends to zeros, where -inf would give NaN
+        # not -inf: a row without any token then attends to zeros, where -inf would give NaN
         lowest = torch.finfo(similarity.dtype).min
         similarity = similarity.masked_fill(~question_mask[:, None, :], lowest)
         attended = torch.softmax(similarity, dim=2).to(question.dtype) @ question

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from harness.bodies.base import Body
 from harness.bodies.rnn import MaskedLSTM
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.errors import HarnessError, did_you_mean
 
 PLACES = ("before", "after", "both")
@@ -16,11 +16,11 @@ PLACES = ("before", "after", "both")
 class BiLSTM(Body):
     """h = BiLSTM(dropout(x)); one set of weights for both texts of a pair. The head drops out of h.
 
-    Special units are read like any other; pooling is [mean; max] over the units that are text.
+    Special tokens are read like any other; pooling is [mean; max] over the tokens that are text.
 
     Args:
         input_size: width of the encoder's states.
-        hidden: width of each direction.
+        hidden_size: width of each direction.
         layers: LSTM layers.
         dropout: of the input, and between layers.
         features: ``before``: x are the encoder's features. ``both``: they also stand beside the output,
@@ -37,7 +37,7 @@ class BiLSTM(Body):
         self,
         input_size: int,
         *,
-        hidden: int = 200,
+        hidden_size: int = 200,
         layers: int = 1,
         dropout: float = 0.3,
         features: str = "before",
@@ -46,16 +46,18 @@ class BiLSTM(Body):
         if features not in PLACES:
             raise HarnessError(f"body.features={features}: {did_you_mean(str(features), PLACES)}")
         self.features = features
-        self.rnn = MaskedLSTM(input_size, hidden=hidden, layers=layers, dropout=dropout)
+        self.rnn = MaskedLSTM(input_size, hidden_size=hidden_size, layers=layers, dropout=dropout)
         self.dropout = nn.Dropout(dropout)
-        self.hidden = 2 * hidden + (0 if features == "before" else input_size)
+        self.hidden_size = 2 * hidden_size + (0 if features == "before" else input_size)
 
-    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
-        return tuple(Encoded(self._states(e, u)) for e, u in zip(encoded, units, strict=True))
+    def forward(
+        self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
+    ) -> tuple[EncoderOutput, ...]:
+        return tuple(EncoderOutput(self._states(e, u)) for e, u in zip(encoded, tokens, strict=True))
 
-    def _states(self, encoded: Encoded, units: Units) -> Tensor:
-        out: Tensor = self.rnn(self.dropout(encoded.states), units.mask)
+    def _states(self, encoded: EncoderOutput, tokens: TokenBatch) -> Tensor:
+        out: Tensor = self.rnn(self.dropout(encoded.last_hidden_state), tokens.mask)
         if self.features == "before":
             return out
-        late = encoded.states if encoded.layers is None else encoded.layers[-1]
+        late = encoded.last_hidden_state if encoded.hidden_states is None else encoded.hidden_states[-1]
         return torch.cat([out, self.dropout(late)], dim=2)

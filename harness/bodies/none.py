@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.bodies.base import Body
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 
 
 class NoBody(Body):
@@ -11,7 +11,9 @@ class NoBody(Body):
 
     def __init__(self, input_size: int) -> None:
         super().__init__()
-        self.hidden = input_size
+        self.hidden_size = input_size
 
-    def forward(self, encoded: tuple[Encoded, ...], units: tuple[Units, ...]) -> tuple[Encoded, ...]:
+    def forward(
+        self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
+    ) -> tuple[EncoderOutput, ...]:
         return encoded

@@ -12,14 +12,16 @@ class MaskedLSTM(nn.Module):
 
     Args:
         input_size: width of the input.
-        hidden: width of each direction; the output is 2 * hidden wide.
+        hidden_size: width of each direction; the output is 2 * hidden wide.
         layers: how many; dropout lies between them.
     """
 
-    def __init__(self, input_size: int, *, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(self, input_size: int, *, hidden_size: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         between = dropout if layers > 1 else 0.0
-        self.lstm = nn.LSTM(input_size, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+        self.lstm = nn.LSTM(
+            input_size, hidden_size, layers, batch_first=True, bidirectional=True, dropout=between
+        )
         for name, weight in self.lstm.named_parameters():
             if name.startswith("weight_hh"):
                 for gate in weight.chunk(4):
@@ -31,7 +33,7 @@ class MaskedLSTM(nn.Module):
                 nn.init.zeros_(weight)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, input_size), (B, S) -> (B, S, 2 * hidden), zero at padding."""
+        """(B, S, input_size), (B, S) -> (B, S, 2 * hidden_size), zero at padding."""
         lengths = mask.sum(1).clamp(min=1).cpu()
         packed = pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
         out, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=states.shape[1])

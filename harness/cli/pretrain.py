@@ -97,12 +97,12 @@ def summary(record: dict[str, Any]) -> str:
     alone = ""
     if held.get("unigram_nll") is not None:
         reached = math.exp(min(700.0, held["unigram_nll"] / held["words"]))
-        alone = f"; by the units' frequencies alone {reached:.1f}"
-    unknown = f", {held['unknown_share']:.1%} of units unknown" if held["unknown_share"] else ""
+        alone = f"; by the tokens' frequencies alone {reached:.1f}"
+    unknown = f", {held['unknown_share']:.1%} of tokens unknown" if held["unknown_share"] else ""
     return (
         f"{told}\nheld out: perplexity {held['perplexity_per_word']:.1f} per word "
         f"({held['nll'] / held['words']:.3f} nats{alone}), "
-        f"{held['perplexity_per_unit']:.1f} per unit{unknown}"
+        f"{held['perplexity_per_token']:.1f} per token{unknown}"
     )
 
 

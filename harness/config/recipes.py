@@ -36,8 +36,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     strategy = Strategy.from_config(out["strategy"])
     rates = {k: getattr(strategy, k) for k in ("lr", "relative_lr", "layer_decay")}
     out["strategy"] |= rates  # as numbers, a factor of one left out
-    if out["strategy"].pop("thaw", None) is not None and strategy.thaw is not None:
-        out["strategy"]["thaw"] = strategy.thaw
+    if out["strategy"].pop("unfreeze", None) is not None and strategy.unfreeze is not None:
+        out["strategy"]["unfreeze"] = strategy.unfreeze
     if out["strategy"].pop("adapt", None) is not None and strategy.adapt is not None:
         out["strategy"]["adapt"] = resolved(out["encoder"], strategy.adapt)
     recipe = _recipe(out["encoder"], out["strategy"])

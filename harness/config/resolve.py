@@ -95,10 +95,10 @@ def _build_task(config: Mapping[str, Any]) -> Any:
 
 def _check_windows(trainer: dict[str, Any], *, truncate: bool) -> None:
     if truncate:
-        trainer["overlap"] = 0  # texts are cut: there are no windows to overlap
-    elif trainer["max_units"] is not None and trainer["overlap"] >= trainer["max_units"]:
+        trainer["stride"] = 0  # texts are cut: there are no windows to stride
+    elif trainer["max_length"] is not None and trainer["stride"] >= trainer["max_length"]:
         raise HarnessError(
-            f"trainer.overlap={trainer['overlap']}: must be below trainer.max_units={trainer['max_units']}"
+            f"trainer.stride={trainer['stride']}: must be below trainer.max_length={trainer['max_length']}"
         )
 
 

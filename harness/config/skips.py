@@ -29,15 +29,15 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
         resolved["body"],
     )
     name, layers = encoder["name"], encoder["layers"]
-    if encoder.get("table") and strategy.carry == "encoder" and not strategy.frozen:
+    if encoder.get("table") and strategy.transfer == "encoder" and not strategy.frozen:
         return (
             f"{name} is an embedding table: strategy={strategy.name} would be the same cell as embedding_init"
         )
     if strategy.adapt is not None and (against := reason_against(encoder)):
         return against
-    if layers != "top" and (encoder.get("table") or strategy.carry == "embeddings"):
+    if layers != "top" and (encoder.get("table") or strategy.transfer == "embeddings"):
         return f"encoder.layers={layers}: an embedding table has no layers to choose from"
-    if encoder["pairs"] == "joint" and strategy.carry == "embeddings":
+    if encoder["pairs"] == "joint" and strategy.transfer == "embeddings":
         return "encoder.pairs=joint: an embedding table takes the two texts of a pair apart"
     if strategy.layer_decay is not None and (encoder.get("table") or strategy.features):
         return f"strategy.layer_decay={strategy.layer_decay}: no layers are fine-tuned here"
@@ -59,5 +59,5 @@ def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
 def _has_embeddings(encoder: Mapping[str, Any], strategy: Strategy) -> bool:
     """Whether layer 0 is among what the body gets."""
     layers = encoder["layers"]
-    table = encoder.get("table") or strategy.carry == "embeddings"
+    table = encoder.get("table") or strategy.transfer == "embeddings"
     return bool(table) or layers == "mix" or (layers != "top" and layers[0] == 0)

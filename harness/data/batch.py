@@ -9,14 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
-from harness.data.tokens import UnitRow, Units, pad_stack
+from harness.data.tokens import TokenBatch, TokenizedWindow, pad_stack
 
-IGNORE = -100
-"""Target value that no loss looks at (padding, words of other windows)."""
-
-
-Collatable = tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]
+Collatable = tuple[int, Example, Sequence[tuple[TokenizedWindow, ...]], Sequence[Mapping[str, np.ndarray]]]
 """Data set row, example, its aligned rows, the targets of each."""
 
 
@@ -25,14 +22,14 @@ class Batch:
     """N examples as B >= N rows.
 
     Attributes:
-        units: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by
-            row (a pair encoded separately: row i of ``units[0]`` belongs to row i of ``units[1]``).
-        targets: the task's arrays, one row each, padded with :data:`IGNORE`; empty when predicting.
+        tokens: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by
+            row (a pair encoded separately: row i of ``tokens[0]`` belongs to row i of ``tokens[1]``).
+        targets: the task's arrays, one row each, padded with :data:`IGNORE_INDEX`; empty when predicting.
         examples: the N examples, in the order of their rows.
         row_example: (B,) Long; position in ``examples`` of each row.
     """
 
-    units: tuple[Units, ...]
+    tokens: tuple[TokenBatch, ...]
     targets: dict[str, Tensor]
     examples: list[Example]
     row_example: Tensor
@@ -41,7 +38,7 @@ class Batch:
     def collate(
         cls,
         items: Sequence[
-            tuple[int, Example, Sequence[tuple[UnitRow, ...]], Sequence[Mapping[str, np.ndarray]]]
+            tuple[int, Example, Sequence[tuple[TokenizedWindow, ...]], Sequence[Mapping[str, np.ndarray]]]
         ],
         *,
         pad: Mapping[str, float] | None = None,
@@ -50,7 +47,7 @@ class Batch:
 
         Args:
             items: for each example its data set row, itself, its aligned rows (a tuple of one or two
-                :class:`UnitRow` a window) and the targets of each of these rows.
+                :class:`TokenizedWindow` a window) and the targets of each of these rows.
             pad: fill values of the encoder's inputs.
         """
         rows = [pair for _, _, pairs, _ in items for pair in pairs]
@@ -58,7 +55,7 @@ class Batch:
         targets = [t for _, _, _, ts in items for t in ts]
         sides = range(len(rows[0]))
         return cls(
-            units=tuple(Units.collate([r[i] for r in rows], pad=pad, example=data_row) for i in sides),
+            tokens=tuple(TokenBatch.collate([r[i] for r in rows], pad=pad, example=data_row) for i in sides),
             targets=_collate_targets(targets),
             examples=[example for _, example, _, _ in items],
             row_example=torch.tensor([n for n, item in enumerate(items) for _ in item[2]]),
@@ -74,7 +71,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(
-            units=tuple(u.to(device) for u in self.units),
+            tokens=tuple(u.to(device) for u in self.tokens),
             targets={k: v.to(device) for k, v in self.targets.items()},
             examples=self.examples,
             row_example=self.row_example.to(device),
@@ -94,5 +91,5 @@ def _collate_targets(targets: Sequence[Mapping[str, np.ndarray]]) -> dict[str, T
         if np.ndim(first) == 0:
             out[key] = torch.from_numpy(np.stack(values))
         else:
-            out[key] = pad_stack(values, max(1, max(len(v) for v in values)), IGNORE)
+            out[key] = pad_stack(values, max(1, max(len(v) for v in values)), IGNORE_INDEX)
     return out

@@ -3,7 +3,7 @@
 One word splitter serves every task over raw text, so that word-level encoders, sub-word encoders and spans
 all speak of the same words. Tagging data bring their own words: :meth:`Text.from_words`. In both cases a
 :class:`Text` is a string and the character span of each word in it; nothing else is needed to align any
-encoder's units with words.
+encoder's tokens with words.
 
 The splitter keeps what GloVe's and word2vec's vocabularies keep (hyphenated words, abbreviations with
 periods, English clitics such as *n't* and *'s* on their own) and splits off other punctuation; before Hangul
@@ -47,12 +47,12 @@ def split_words(text: str) -> list[tuple[int, int]]:
 class Text:
     """A string and the character spans of its words.
 
-    ``given`` is True when the words came with the data (tagging) rather than from the splitter.
+    ``pretokenized`` is True when the words came with the data (tagging) rather than from the splitter.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
-    given: bool = False
+    pretokenized: bool = False
 
     @classmethod
     def from_string(cls, text: str) -> Text:
@@ -65,7 +65,7 @@ class Text:
         for word in words:
             spans.append((at, at + len(word)))
             at += len(word) + 1
-        return cls(" ".join(words), tuple(spans), given=True)
+        return cls(" ".join(words), tuple(spans), pretokenized=True)
 
     @property
     def words(self) -> list[str]:

@@ -24,16 +24,16 @@ def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
         offsets: (S, 2) raw character spans of the pieces, in text order.
 
     Returns:
-        ``word_ids`` (S,), -1 for pieces of no word; trimmed ``offsets`` (S, 2); ``first_unit`` (W,), the
+        ``word_ids`` (S,), -1 for pieces of no word; trimmed ``offsets`` (S, 2); ``first_token`` (W,), the
         first piece that covers any character of each word, -1 for words that the tokenizer deleted.
     """
     offsets = offsets.reshape(-1, 2)
     start, end = offsets[:, 0], offsets[:, 1]
     spans = np.asarray(text.spans, dtype=np.int64).reshape(-1, 2)
     index = np.flatnonzero(spans[:, 1] > spans[:, 0])  # an empty word covers no character
-    first_unit = np.full(len(spans), -1, dtype=np.int64)
+    first_token = np.full(len(spans), -1, dtype=np.int64)
     if not len(index) or not len(start):
-        return np.full(len(start), -1, dtype=np.int64), _trimmed(text.text, start, end), first_unit
+        return np.full(len(start), -1, dtype=np.int64), _trimmed(text.text, start, end), first_token
     lo, hi = spans[index, 0], spans[index, 1]
     at = np.searchsorted(hi, start, side="right")  # the first word that ends behind the piece's start
     near = np.minimum(at, len(index) - 1)
@@ -45,15 +45,15 @@ def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     spans_out = np.where(inside[:, None], np.stack([begin, stop], 1), 0)
     if not inside.all():
         spans_out[~inside] = _trimmed(text.text, start[~inside], end[~inside])
-    first_unit[index] = _first_units(start, end, lo, hi)
-    return word_ids, spans_out, first_unit
+    first_token[index] = _first_tokens(start, end, lo, hi)
+    return word_ids, spans_out, first_token
 
 
-def _first_units(start: np.ndarray, end: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+def _first_tokens(start: np.ndarray, end: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
     """For each word [lo, hi) the first piece that overlaps it, or -1."""
-    unit = np.searchsorted(np.maximum.accumulate(end), lo, side="right")
-    near = np.minimum(unit, len(start) - 1)
-    covered = (unit < len(start)) & (start[near] < hi) & (end[near] > lo)
+    token = np.searchsorted(np.maximum.accumulate(end), lo, side="right")
+    near = np.minimum(token, len(start) - 1)
+    covered = (token < len(start)) & (start[near] < hi) & (end[near] > lo)
     return np.where(covered, near, -1)
 
 

@@ -1,4 +1,4 @@
-"""What every encoder is: a tokenizer, a forward pass over units, and a description of its own parts."""
+"""What every encoder is: a tokenizer, a forward pass over tokens, and a description of its own parts."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ import numpy as np
 from torch import nn
 
 from harness.data.text import Text
-from harness.data.tokens import Encoded, UnitRow, Units
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 
 Group = tuple[str, list[nn.Parameter]]
 
 
 @dataclass(frozen=True, slots=True)
-class Windowing:
+class WindowOptions:
     """How a text that is longer than the encoder's reach is cut.
 
     Attributes:
-        max_units: most units of a row, special ones included; None = no limit.
-        overlap: units of text that neighbouring windows share (>= 0, less than the room for text).
+        max_length: most tokens of a row, special ones included; None = no limit.
+        stride: tokens of text that neighbouring windows share (>= 0, less than the room for text).
         truncate: keep the first window only (classification) and count what was cut.
-        max_first: most units of the first text of a joint pair before the second is windowed (questions).
+        max_first: most tokens of the first text of a joint pair before the second is windowed (questions).
     """
 
-    max_units: int | None = None
-    overlap: int = 64
+    max_length: int | None = None
+    stride: int = 64
     truncate: bool = False
     max_first: int | None = None
 
 
 class Tokenizer(Protocol):
-    """Turns texts into rows of units.
+    """Turns texts into rows of tokens.
 
-    ``pad`` gives the fill value of each input (:meth:`Units.collate`).
+    ``pad`` gives the fill value of each input (:meth:`TokenBatch.collate`).
     """
 
     @property
     def pad(self) -> Mapping[str, float]: ...
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
         """Windows of each text, at least one each (also for an empty text)."""
         ...
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         """Windows of each pair as one sequence with separators; only when the encoder takes joint pairs.
 
-        With ``windowing.truncate`` the longer text is shortened first (never a special unit). Otherwise the
+        With ``windowing.truncate`` the longer text is shortened first (never a special token). Otherwise the
         second text is windowed, the first repeated in each window.
 
         Raises:
@@ -57,9 +59,9 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         """Counts over everything tokenised so far, such as ``words``, ``words_known``, ``types_known``,
-        ``unknown_units``, ``texts_cut``; they go to the record."""
+        ``unknown_tokens``, ``texts_cut``; they go to the record."""
         ...
 
 
@@ -68,27 +70,27 @@ class Encoder(nn.Module):
 
     Attributes:
         name: as in the configuration.
-        hidden: H, the width of its states.
-        n_layers: L, layers above the embeddings; 0 for a table.
-        max_units: longest row it can take, special units included; None = any.
+        hidden_size: H, the width of its states.
+        num_layers: L, layers above the embeddings; 0 for a table.
+        max_length: longest row it can take, special tokens included; None = any.
         pooling: its natural summary of a row (see :func:`harness.data.tokens.pool`).
         pairs: ``joint`` or ``separate``, how it naturally takes two texts.
-        has_pooler: its checkpoint brings a pretrained summary of a row (:attr:`Encoded.pooled`).
+        has_pooler: its checkpoint brings a pretrained summary of a row (:attr:`EncoderOutput.pooler_output`).
         tokenizer: see :class:`Tokenizer`.
     """
 
     name: str
-    hidden: int
-    n_layers: int
-    max_units: int | None
+    hidden_size: int
+    num_layers: int
+    max_length: int | None
     pooling: str
     pairs: str
     has_pooler: bool = False
     tokenizer: Tokenizer
 
     @abstractmethod
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        """States (B, S, H) of the units; with ``all_layers`` also ``layers`` (L + 1, B, S, H)."""
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        """States (B, S, H) of the tokens; with ``all_layers`` also ``layers`` (L + 1, B, S, H)."""
 
     @abstractmethod
     def layer_groups(self) -> list[Group]:
@@ -122,7 +124,7 @@ class Encoder(nn.Module):
 
         Returns:
             one float32 array a sentence, in their order: (words, H), or (L + 1, words, H) for ``all``, (K,
-            words, H) for a list. A word is the mean over its units; long sentences are read in windows and
+            words, H) for a list. A word is the mean over its tokens; long sentences are read in windows and
             every word has a vector; a word that the tokenizer deletes has zeros; an empty sentence gives
             (0, H).
 

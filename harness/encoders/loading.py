@@ -14,8 +14,8 @@ import torch
 from harness.core.instantiate import build, locate
 from harness.core.paths import conf_dir
 from harness.data.text import Text
-from harness.data.tokens import UnitRow, Units, word_states
-from harness.encoders.base import Encoder, Windowing
+from harness.data.tokens import TokenBatch, TokenizedWindow, word_states
+from harness.encoders.base import Encoder, WindowOptions
 from harness.errors import HarnessError, did_you_mean
 
 
@@ -102,14 +102,14 @@ def encode(
     batch_size: int = 32,
 ) -> list[np.ndarray]:
     """Vectors of the words of each sentence; see :meth:`harness.encoders.base.Encoder.encode`."""
-    chosen = _layer_numbers(layers, encoder.n_layers)
+    chosen = _layer_numbers(layers, encoder.num_layers)
     if batch_size < 1:
         raise HarnessError(f"batch_size={batch_size}: must be at least 1")
     texts = [_text(s, i) for i, s in _checked(sentences)]
     deep = layers != "top"
-    shape = (encoder.n_layers + 1,) if deep else ()
-    out = [np.zeros((*shape, len(t), encoder.hidden), dtype=np.float32) for t in texts]
-    windows = encoder.tokenizer.rows(texts, reach(encoder))
+    shape = (encoder.num_layers + 1,) if deep else ()
+    out = [np.zeros((*shape, len(t), encoder.hidden_size), dtype=np.float32) for t in texts]
+    windows = encoder.tokenizer.tokenize(texts, reach(encoder))
     rows = [(i, row) for i, its in enumerate(windows) for row in its]
     if not getattr(encoder, "stateful", False):  # else a row's number is what carries its state
         rows = sorted((r for r in rows if len(texts[r[0]])), key=lambda r: len(r[1]))
@@ -131,23 +131,23 @@ def _layer_numbers(layers: Any, top: int) -> int | list[int] | None:
     return layers if isinstance(layers, int) else numbers
 
 
-def reach(encoder: Encoder) -> Windowing:
-    """Windows as wide as the encoder takes, with 64 units of overlap or a quarter of a narrow one."""
-    overlap = 64 if encoder.max_units is None else min(64, encoder.max_units // 4)
-    return Windowing(max_units=encoder.max_units, overlap=overlap)
+def reach(encoder: Encoder) -> WindowOptions:
+    """Windows as wide as the encoder takes, with 64 tokens of stride or a quarter of a narrow one."""
+    stride = 64 if encoder.max_length is None else min(64, encoder.max_length // 4)
+    return WindowOptions(max_length=encoder.max_length, stride=stride)
 
 
 def _encode_batch(
-    encoder: Encoder, rows: Sequence[tuple[int, UnitRow]], out: Sequence[np.ndarray], *, deep: bool
+    encoder: Encoder, rows: Sequence[tuple[int, TokenizedWindow]], out: Sequence[np.ndarray], *, deep: bool
 ) -> None:
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    units = Units.collate([row for _, row in rows], pad=encoder.tokenizer.pad).to(device)
-    encoded = encoder(units, all_layers=deep)
-    layers = encoded.layers if deep else encoded.states[None]
-    words = torch.stack([word_states(layer, units, how="mean") for layer in layers])  # (K, B, W, H)
+    tokens = TokenBatch.collate([row for _, row in rows], pad=encoder.tokenizer.pad).to(device)
+    encoded = encoder(tokens, all_layers=deep)
+    layers = encoded.hidden_states if deep else encoded.last_hidden_state[None]
+    words = torch.stack([word_states(layer, tokens, how="mean") for layer in layers])  # (K, B, W, H)
     vectors = words.float().cpu().numpy()
     for place, (index, row) in enumerate(rows):
-        owned = np.flatnonzero(row.word_units >= 0)
+        owned = np.flatnonzero(row.word_to_token >= 0)
         found = vectors[:, place, owned]
         if deep:
             out[index][:, owned] = found

@@ -1,7 +1,7 @@
 """Scalar mix of layers (Peters et al. 2018, equation 1): gamma * sum_j softmax(s)_j h_j.
 
-Optionally each layer is normalised first (section 3.2; Ba et al. 2016, over the width of each unit, so that
-no unit depends on its batch), and ``l2 * sum_j s_j^2`` is added to the loss, which pulls the weights to equal
+Optionally each layer is normalised first (section 3.2; Ba et al. 2016, over the width of each token, so that
+no token depends on its batch), and ``l2 * sum_j s_j^2`` is added to the loss, which pulls the weights to equal
 shares (sections 3.3 and 5.1).
 """
 

@@ -40,16 +40,16 @@ class HeldOut:
     """How well the model predicts the held-out documents.
 
     Attributes:
-        nll: nats, summed over the predicted units of text; ends of documents are not counted, markers such as
+        nll: nats, summed over the predicted tokens of text; ends of documents are not counted, markers such as
             ``xxmaj`` are. A model of two directions gives the mean of both sums.
-        predicted: units the sum runs over.
+        predicted: tokens the sum runs over.
         words: words of the text by the common word splitter; None where the objective gives no probability of
             a text, so that perplexity per word is undefined; then ``why`` says so.
-        unknown: share of the predicted units that the vocabulary lacks. An unknown unit counts as
+        unknown: share of the predicted tokens that the vocabulary lacks. An unknown token counts as
             predicted when its class is, so with many of them the perplexity is too good.
         why: why there is no perplexity per word.
-        unigram: nats that the units' frequencies in the training text give the same units, see
-            :func:`harness.pretraining.text.packing.unigram_nll`; NaN where the objective predicts no units.
+        unigram: nats that the tokens' frequencies in the training text give the same tokens, see
+            :func:`harness.pretraining.text.packing.unigram_nll`; NaN where the objective predicts no tokens.
         more: further numbers by name, for the record.
     """
 
@@ -62,13 +62,13 @@ class HeldOut:
     more: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def unit_perplexity(self) -> float:
-        """exp(nll / units): comparable between models with one vocabulary only."""
+    def token_perplexity(self) -> float:
+        """exp(nll / tokens): comparable between models with one vocabulary only."""
         return _exp(self.nll, self.predicted)
 
     @property
     def word_perplexity(self) -> float | None:
-        """exp(nll / words), whatever the units: comparable across vocabularies. None = undefined."""
+        """exp(nll / words), whatever the tokens: comparable across vocabularies. None = undefined."""
         return None if self.words is None else _exp(self.nll, self.words)
 
 
@@ -117,7 +117,7 @@ class Outcome:
             encoder that loads the folder has.
         vocabulary: rows of the table.
         held_out: None when nothing was held out.
-        loss: mean loss per predicted unit at the end of training, in nats; NaN where that means nothing.
+        loss: mean loss per predicted token at the end of training, in nats; NaN where that means nothing.
         notes: what a reader must know.
     """
 
@@ -147,7 +147,7 @@ class Batch:
 
     Attributes:
         tensors: what the objective itself made and reads, by name; plain tensors, moved to the device for it.
-        tokens: units of text in it, special ones not counted; they are what the budget counts.
+        tokens: tokens of text in it, special ones not counted; they are what the budget counts.
         words: words of text that begin in it.
         fresh: it does not continue the batch before it: state that was carried is forgotten.
         rate: factor of the learning rate for this step alone.
@@ -165,14 +165,14 @@ class Loss:
     """Of one batch.
 
     Attributes:
-        mean: scalar with gradient, what is minimised: the mean over predicted units, regularisers added.
-        nll: nats over the predicted units, without regularisers: shown and logged.
+        mean: scalar with gradient, what is minimised: the mean over predicted tokens, regularisers added.
+        nll: nats over the predicted tokens, without regularisers: shown and logged.
         predicted: how many there were.
         carry: state for the next batch without gradient, None if none: nested tuples or lists of tensors with
             rows in their dimension 1.
         more: further scalars to log by name.
         also: further means that are minimised with it, each with the number of items it is over, which may be
-            others than the predicted units. As many for every batch.
+            others than the predicted tokens. As many for every batch.
     """
 
     mean: Tensor
@@ -203,7 +203,7 @@ class Objective(ABC):
 
     @abstractmethod
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
-        """Build tokenizer and vocabulary from the training documents, and turn both parts into units. The
+        """Build tokenizer and vocabulary from the training documents, and turn both parts into tokens. The
         same corpus and seed give the same vocabulary. ``self.tokens_per_epoch`` and ``self.notes`` are set.
         """
 

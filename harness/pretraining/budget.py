@@ -10,7 +10,7 @@ from harness.errors import HarnessError
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What training has consumed: units of text (special ones not counted), words of text by the common word
+    """What training has consumed: tokens of text (special ones not counted), words of text by the common word
     splitter, optimiser steps (0 where there are none), seconds of training. Repeated text counts each time.
     """
 

@@ -205,12 +205,12 @@ def the_record(
         if held is None
         else {
             "perplexity_per_word": None if held.word_perplexity is None else _number(held.word_perplexity),
-            "perplexity_per_unit": _number(held.unit_perplexity) if held.words is not None else None,
+            "perplexity_per_token": _number(held.token_perplexity) if held.words is not None else None,
             "undefined": held.why or (BEYOND if held.word_perplexity == math.inf else None),
             "nll": held.nll if held.predicted else None,
             "unigram_nll": _number(held.unigram),
             "words": held.words,
-            "units": held.predicted,
+            "tokens": held.predicted,
             "unknown_share": held.unknown,
             **{k: _number(v) for k, v in held.more.items()},
         },

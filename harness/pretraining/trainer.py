@@ -73,7 +73,7 @@ class PretrainModule(pl.LightningModule):
         seen: what training has consumed.
         place: epoch, and batches of it that are done.
         carry: state from the last batch.
-        smooth: mean loss per predicted unit, smoothed.
+        smooth: mean loss per predicted token, smoothed.
     """
 
     def __init__(self, objective: Objective, model: nn.Module, run: Run, budget: Budget) -> None:
@@ -206,7 +206,7 @@ def pretrain(objective: Objective, run: Run) -> Outcome:
     begin = time.perf_counter()
     objective.prepare(run.corpus, seed=run.seed)
     run.say(
-        f"{objective.vocabulary_size():,} units, {objective.tokens_per_epoch:,} tokens a pass, "
+        f"{objective.vocabulary_size():,} tokens, {objective.tokens_per_epoch:,} tokens a pass, "
         f"prepared in {time.perf_counter() - begin:.0f} s"
     )
     torch.manual_seed(step_seed(run.seed, -1))

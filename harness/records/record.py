@@ -75,7 +75,7 @@ class Record:
         n_train, n_dev, n_test: examples.
         data: fingerprint of the task's files; empty where the data come from a hub.
         parameters, trained_parameters: counts, embeddings included.
-        coverage: the tokenizer's report (share of words known, unknown units, texts cut).
+        coverage: the tokenizer's report (share of words known, unknown tokens, texts cut).
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
         aggregate: dotted path of what makes scores of the counts in ``predictions.parquet``

@@ -58,7 +58,7 @@ def assemble(cell: Cell, progress: Progress, world: World = ALONE) -> Assembly:
     batching = Batching(
         batch_size=trainer["batch_size"],
         eval_batch_size=trainer["eval_batch_size"],
-        max_units=trainer["max_units_per_batch"],
+        max_length=trainer["max_tokens_per_batch"],
         seed=cell.seed,
     )
     data = HarnessData(items, batching=batching, pad=encoding.pad, rank=world.rank, size=world.size)
@@ -71,13 +71,13 @@ def build_model(
     """Body, head and training plan around an encoder; weights from torch's global generator."""
     config = cell.config
     options = {k: v for k, v in config["body"].items() if k not in (*META, "name")}
-    body: Body = build({"_target_": config["body"]["_target_"], **options}, encoder.hidden)
+    body: Body = build({"_target_": config["body"]["_target_"], **options}, encoder.hidden_size)
     strategy = Strategy.from_config(config["strategy"])
     pooled = body.pooling is None and encoder.has_pooler and not strategy.frozen
     pairs = config["encoder"]["pairs"] if task.n_texts == 2 else "single"
     head = task.head(
         HeadInput(
-            hidden=body.hidden,
+            hidden_size=body.hidden_size,
             pooling=body.pooling or encoder.pooling,
             pooled=pooled and config["encoder"]["layers"] == "top",
             pairs=pairs,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from harness.training.optim import NO_DECAY, still_frozen
+from harness.training.optim import NO_DECAY, frozen_groups
 
 EVERY = 50
 """Training steps between two points of a curve; the last step of an epoch always is one."""
@@ -52,7 +52,7 @@ def rates(trainer: pl.Trainer, module: Any) -> dict[str, float]:
     """``lr/<group>`` of each parameter group; one without weight decay goes with its twin."""
     groups = trainer.optimizers[0].param_groups
     names = [str(g["name"]) for g in groups]
-    held = still_frozen(names, strategy=module.strategy, epoch=trainer.current_epoch)
+    held = frozen_groups(names, strategy=module.strategy, epoch=trainer.current_epoch)
     out: dict[str, float] = {}
     for group, name in zip(groups, names, strict=True):
         out.setdefault(f"lr/{name.removesuffix(NO_DECAY)}", 0.0 if name in held else float(group["lr"]))

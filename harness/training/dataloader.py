@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from harness.data.batch import Batch
 from harness.data.text import Example
-from harness.data.tokens import UnitRow
+from harness.data.tokens import TokenizedWindow
 from harness.task import Splits, Task
 from harness.training.sequences import Sequences, align_rows
 
@@ -28,7 +28,7 @@ class Item:
 
     index: int
     example: Example
-    rows: list[tuple[UnitRow, ...]]
+    rows: list[tuple[TokenizedWindow, ...]]
     targets: list[dict[str, np.ndarray]]
 
     @property
@@ -54,7 +54,11 @@ class Step:
 
 
 def make_items(
-    examples: Sequence[Example], sequences: Sequences, windows: list[list[UnitRow]], *, task: Task | None
+    examples: Sequence[Example],
+    sequences: Sequences,
+    windows: list[list[TokenizedWindow]],
+    *,
+    task: Task | None,
 ) -> list[Item]:
     """Items in the order of ``examples``; without ``task`` they carry no targets."""
     items = []
@@ -79,15 +83,17 @@ def step_order(items: Sequence[Item], *, batch_size: int, seed: int, epoch: int)
     return steps
 
 
-def split_units(items: Sequence[Item], numbers: Sequence[int], *, max_units: int | None) -> list[list[int]]:
-    """Split a batch into micro-batches of at most ``max_units`` padded units (one example at least)."""
-    if max_units is None:
+def split_by_tokens(
+    items: Sequence[Item], numbers: Sequence[int], *, max_length: int | None
+) -> list[list[int]]:
+    """Split a batch into micro-batches of at most ``max_length`` padded tokens (one example at least)."""
+    if max_length is None:
         return [list(numbers)] if numbers else []
     out: list[list[int]] = []
     width = height = 0
     for i in sorted(numbers, key=lambda i: items[i].width):
         rows = sum(len(pair) for pair in items[i].rows)
-        if out and max(width, items[i].width) * (height + rows) <= max_units:
+        if out and max(width, items[i].width) * (height + rows) <= max_length:
             out[-1].append(i)
             width, height = max(width, items[i].width), height + rows
         else:
@@ -110,12 +116,13 @@ class Plan:
 
 
 def train_plans(
-    items: Sequence[Item], steps: Sequence[list[int]], *, max_units: int | None, rank: int, size: int
+    items: Sequence[Item], steps: Sequence[list[int]], *, max_length: int | None, rank: int, size: int
 ) -> list[Plan]:
     """What rank ``rank`` of ``size`` takes of each step: every ``size``-th example, so that widths are dealt
     out evenly; as many steps on every rank."""
     return [
-        Plan(split_units(items, numbers[rank::size], max_units=max_units), len(numbers)) for numbers in steps
+        Plan(split_by_tokens(items, numbers[rank::size], max_length=max_length), len(numbers))
+        for numbers in steps
     ]
 
 
@@ -142,11 +149,11 @@ class _Steps(Dataset):
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """Examples a step, examples an evaluation batch, most units a micro-batch, and the seed of the order."""
+    """Examples a step, examples an evaluation batch, most tokens a micro-batch, and the seed of the order."""
 
     batch_size: int
     eval_batch_size: int
-    max_units: int | None
+    max_length: int | None
     seed: int
 
 
@@ -180,7 +187,7 @@ class HarnessData(pl.LightningDataModule):
         epoch = self.trainer.current_epoch if self.trainer else 0
         items, b = self.items["train"], self.batching
         steps = step_order(items, batch_size=b.batch_size, seed=b.seed, epoch=epoch)
-        plans = train_plans(items, steps, max_units=b.max_units, rank=self.rank, size=self.size)
+        plans = train_plans(items, steps, max_length=b.max_length, rank=self.rank, size=self.size)
         return _loader(_Steps(items, plans, self.pad))
 
     def val_dataloader(self) -> DataLoader:
@@ -190,7 +197,9 @@ class HarnessData(pl.LightningDataModule):
         items, b = self.items[split], self.batching
         order = sorted(range(len(items)), key=lambda i: (-items[i].width, i))
         batches = [order[i : i + b.eval_batch_size] for i in range(0, len(order), b.eval_batch_size)]
-        parts = [part for numbers in batches for part in split_units(items, numbers, max_units=b.max_units)]
+        parts = [
+            part for numbers in batches for part in split_by_tokens(items, numbers, max_length=b.max_length)
+        ]
         return _loader(_Steps(items, eval_plans(parts, rank=self.rank, size=self.size), self.pad))
 
 

@@ -18,8 +18,8 @@ from harness.core.cache import Store
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
 from harness.core.instantiate import build
-from harness.data.tokens import UnitRow
-from harness.encoders.base import Encoder, Windowing
+from harness.data.tokens import TokenizedWindow
+from harness.encoders.base import Encoder, WindowOptions
 from harness.errors import HarnessError
 from harness.processes.devices import autocast_type, pick_device
 from harness.records.cell import Cell
@@ -35,7 +35,7 @@ from harness.training.features import (
 )
 from harness.training.sequences import Sequences
 
-MAX_UNITS = 512
+MAX_LENGTH = 512
 """Units a row when neither the encoder nor the configuration says otherwise."""
 
 
@@ -56,7 +56,7 @@ class Encoding:
     """
 
     encoder: Encoder
-    windows: list[list[UnitRow]]
+    windows: list[list[TokenizedWindow]]
     pad: dict[str, float]
     report: dict[str, float]
     parameters: int
@@ -85,7 +85,7 @@ def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | No
             "device": device,
         },
         progress=progress,
-        random_init=strategy.carry == "nothing",
+        random_init=strategy.transfer == "nothing",
     )
 
 
@@ -94,7 +94,7 @@ def encode(
 ) -> Encoding:
     """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
     strategy = Strategy.from_config(cell.config["strategy"])
-    if strategy.frozen and strategy.carry == "encoder" and not cell.config["encoder"]["table"]:
+    if strategy.frozen and strategy.transfer == "encoder" and not cell.config["encoder"]["table"]:
         features = cached_features(cell, task, sequences, progress, adapter=adapter)
         if features is not None:
             return features
@@ -114,7 +114,7 @@ def encode(
         encoder=encoder,
         windows=windows,
         pad=dict(encoder.tokenizer.pad),
-        report=encoder.tokenizer.report(),
+        report=encoder.tokenizer.coverage(),
         parameters=sum(p.numel() for p in encoder.parameters()),
         price=spent,
         spent=spent,
@@ -129,26 +129,26 @@ def load_carried(cell: Cell, strategy: Strategy, adapter: Adapter | None = None)
     def make(config: Mapping[str, Any]) -> Encoder:
         torch.manual_seed(cell.seed)  # also when it is loaded a second time, or was adapted
         # what was adapted from random weights is no longer random
-        random_init = strategy.carry == "nothing" and adapter is None
+        random_init = strategy.transfer == "nothing" and adapter is None
         made: Encoder = build(config, random_init=random_init, cache_dir=cell.cache_dir)
         verify(cell)
         return made
 
     encoder = make(cell.config["encoder"]) if adapter is None else adapter.load(make)
-    check_layers(cell.config["encoder"]["layers"], encoder.n_layers)
-    return encoder.embedding_encoder() if strategy.carry == "embeddings" else encoder
+    check_layers(cell.config["encoder"]["layers"], encoder.num_layers)
+    return encoder.embedding_encoder() if strategy.transfer == "embeddings" else encoder
 
 
-def windowing(cell: Cell, task: Task, encoder: Encoder) -> Windowing:
+def windowing(cell: Cell, task: Task, encoder: Encoder) -> WindowOptions:
     """How this cell cuts long texts: the smaller of what is asked for and what the encoder takes."""
     trainer = cell.config["trainer"]
-    asked = trainer["max_units"] or MAX_UNITS
-    reach = encoder.max_units or asked
-    if trainer["max_units"] and trainer["max_units"] > reach:
-        raise HarnessError(f"trainer.max_units={asked}: {encoder.name} takes at most {reach} units")
-    return Windowing(
-        max_units=min(asked, reach),
-        overlap=trainer["overlap"],
+    asked = trainer["max_length"] or MAX_LENGTH
+    reach = encoder.max_length or asked
+    if trainer["max_length"] and trainer["max_length"] > reach:
+        raise HarnessError(f"trainer.max_length={asked}: {encoder.name} takes at most {reach} tokens")
+    return WindowOptions(
+        max_length=min(asked, reach),
+        stride=trainer["stride"],
         truncate=task.truncate,
         max_first=task.max_first,
     )
@@ -232,7 +232,7 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter |
         "encoder": options,
         "weights": cell.files.get("encoder", ""),
         "texts": sequences.fingerprint(),
-        "windows": [trainer["max_units"], trainer["overlap"], task.truncate, task.max_first],
+        "windows": [trainer["max_length"], trainer["stride"], task.truncate, task.max_first],
         "precision": trainer["precision"],
         "version": VERSION,
         "seed": cell.seed if has_table(encoder) else None,

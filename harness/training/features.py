@@ -1,4 +1,4 @@
-"""Computing frozen features and reading them back as units whose input is the state itself."""
+"""Computing frozen features and reading them back as tokens whose input is the state itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.data.tokens import Encoded, UnitRow, Units
-from harness.encoders.base import Encoder, Group, Windowing
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
+from harness.encoders.base import Encoder, Group, WindowOptions
 from harness.errors import HarnessError
 from harness.training.sequences import Sequences
 
 VERSION = 1
 Layers = str | list[int]
 Progress = Callable[[int, int], None]
-_FIELDS = ("word_ids", "offsets", "segment")
+_FIELDS = ("word_ids", "offsets", "sequence_ids")
 
 
 class TooLarge(Exception):
@@ -33,18 +33,18 @@ class TooLarge(Exception):
 
 
 class FeatureEncoder(Encoder):
-    """Stands where the frozen encoder stood: its states are the units' input."""
+    """Stands where the frozen encoder stood: its states are the tokens' input."""
 
-    def __init__(self, *, name: str, hidden: int, n_layers: int, pooling: str) -> None:
+    def __init__(self, *, name: str, hidden_size: int, num_layers: int, pooling: str) -> None:
         super().__init__()
-        self.name, self.hidden, self.n_layers, self.pooling = name, hidden, n_layers, pooling
-        self.max_units, self.pairs = None, "separate"
+        self.name, self.hidden_size, self.num_layers, self.pooling = name, hidden_size, num_layers, pooling
+        self.max_length, self.pairs = None, "separate"
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        states = units.inputs["states"].float()
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        states = tokens.inputs["states"].float()
         if states.ndim == 4:  # (B, S, K, H)
-            return Encoded(states[:, :, -1], layers=states.permute(2, 0, 1, 3))
-        return Encoded(states)
+            return EncoderOutput(states[:, :, -1], hidden_states=states.permute(2, 0, 1, 3))
+        return EncoderOutput(states)
 
     def layer_groups(self) -> list[Group]:
         return []
@@ -69,25 +69,25 @@ class Features:
     """
 
     encoder: FeatureEncoder
-    rows: list[list[UnitRow]]
+    rows: list[list[TokenizedWindow]]
     seconds: float
     report: dict[str, float]
     parameters: int
 
 
-def pick_layers(encoded: Encoded, layers: Layers) -> torch.Tensor:
+def pick_layers(encoded: EncoderOutput, layers: Layers) -> torch.Tensor:
     """(B, S, H) for ``top``, else (K, B, S, H): all layers for ``mix``, the named ones for a list.
 
     Raises:
         HarnessError: the encoder has no such layer.
     """
     if layers == "top":
-        return encoded.states
-    assert encoded.layers is not None
+        return encoded.last_hidden_state
+    assert encoded.hidden_states is not None
     if layers == "mix":
-        return encoded.layers
-    check_layers(layers, len(encoded.layers) - 1)
-    return encoded.layers[[int(layer) for layer in layers]]
+        return encoded.hidden_states
+    check_layers(layers, len(encoded.hidden_states) - 1)
+    return encoded.hidden_states[[int(layer) for layer in layers]]
 
 
 def check_layers(layers: Layers, top: int) -> None:
@@ -101,12 +101,12 @@ def check_layers(layers: Layers, top: int) -> None:
         raise HarnessError(f"encoder.layers={numbers}: the encoder has layers 0 to {top}")
 
 
-def length_batches(rows: Sequence[UnitRow], *, max_units: int) -> list[list[int]]:
-    """Row numbers in batches of similar length, each at most ``max_units`` wide times high (one row at
+def length_batches(rows: Sequence[TokenizedWindow], *, max_length: int) -> list[list[int]]:
+    """Row numbers in batches of similar length, each at most ``max_length`` wide times high (one row at
     least), longest first, so that memory is known from the first batch."""
     batches: list[list[int]] = []
     for i in sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i)):
-        if batches and len(rows[batches[-1][0]]) * (len(batches[-1]) + 1) <= max_units:
+        if batches and len(rows[batches[-1][0]]) * (len(batches[-1]) + 1) <= max_length:
             batches[-1].append(i)
         else:
             batches.append([i])
@@ -118,7 +118,7 @@ def write_features(
     encoder: Encoder,
     sequences: Sequences,
     *,
-    windowing: Windowing,
+    windowing: WindowOptions,
     layers: Layers,
     device: torch.device,
     autocast: torch.dtype | None,
@@ -134,15 +134,15 @@ def write_features(
     windows = sequences.tokenize(encoder.tokenizer, windowing)
     rows = [row for rs in windows for row in rs]
     starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
-    stored = 1 if layers == "top" else encoder.n_layers + 1 if layers == "mix" else len(layers)
-    if int(starts[-1]) * stored * encoder.hidden * 4 > max_bytes:
-        raise TooLarge(int(starts[-1]) * stored * encoder.hidden * 4)
+    stored = 1 if layers == "top" else encoder.num_layers + 1 if layers == "mix" else len(layers)
+    if int(starts[-1]) * stored * encoder.hidden_size * 4 > max_bytes:
+        raise TooLarge(int(starts[-1]) * stored * encoder.hidden_size * 4)
     encoder = encoder.to(device).eval()
     states: np.memmap | None = None
     done = 0
-    for batch in length_batches(rows, max_units=8192):
-        units = Units.collate([rows[i] for i in batch], pad=encoder.tokenizer.pad).to(device)
-        block = _states(encoder, units, layers=layers, autocast=autocast)
+    for batch in length_batches(rows, max_length=8192):
+        tokens = TokenBatch.collate([rows[i] for i in batch], pad=encoder.tokenizer.pad).to(device)
+        block = _states(encoder, tokens, layers=layers, autocast=autocast)
         if states is None:
             shape = (int(starts[-1]), *block.shape[2:])
             states = _mapped(folder / "states.npy", shape)
@@ -153,9 +153,11 @@ def write_features(
     assert states is not None
     states.flush()
     _write_rows(folder, windows)
-    meta: dict[str, Any] = {key: getattr(encoder, key) for key in ("name", "hidden", "n_layers", "pooling")}
+    meta: dict[str, Any] = {
+        key: getattr(encoder, key) for key in ("name", "hidden_size", "num_layers", "pooling")
+    }
     meta["parameters"] = sum(p.numel() for p in encoder.parameters())
-    meta["report"] = encoder.tokenizer.report()
+    meta["report"] = encoder.tokenizer.coverage()
     meta["seconds"] = time.perf_counter() - begin
     (folder / "meta.json").write_text(json.dumps(meta))
 
@@ -175,19 +177,21 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.memmap:
 
 
 @torch.inference_mode()
-def _states(encoder: Encoder, units: Units, *, layers: Layers, autocast: torch.dtype | None) -> np.ndarray:
+def _states(
+    encoder: Encoder, tokens: TokenBatch, *, layers: Layers, autocast: torch.dtype | None
+) -> np.ndarray:
     """(B, S, H) or (B, S, K, H) as float32."""
-    with torch.autocast(units.mask.device.type, dtype=autocast, enabled=autocast is not None):
-        picked = pick_layers(encoder(units, all_layers=layers != "top"), layers).float()
+    with torch.autocast(tokens.mask.device.type, dtype=autocast, enabled=autocast is not None):
+        picked = pick_layers(encoder(tokens, all_layers=layers != "top"), layers).float()
     return (picked if picked.ndim == 3 else picked.permute(1, 2, 0, 3)).cpu().numpy()
 
 
-def _write_rows(folder: Path, windows: list[list[UnitRow]]) -> None:
+def _write_rows(folder: Path, windows: list[list[TokenizedWindow]]) -> None:
     rows = [row for rs in windows for row in rs]
     arrays: dict[str, Any] = {f: np.concatenate([getattr(r, f) for r in rows]) for f in _FIELDS}
-    arrays["word_units"] = np.concatenate([r.word_units for r in rows])
+    arrays["word_to_token"] = np.concatenate([r.word_to_token for r in rows])
     arrays["lengths"] = np.array([len(r) for r in rows])
-    arrays["words"] = np.array([len(r.word_units) for r in rows])
+    arrays["words"] = np.array([len(r.word_to_token) for r in rows])
     arrays["windows"] = np.array([len(rs) for rs in windows])
     np.savez(folder / "rows.npz", **arrays)
 
@@ -198,22 +202,25 @@ def read_features(folder: Path) -> Features:
     with np.load(folder / "rows.npz") as data:
         arrays = {k: data[k] for k in data.files}
     states = np.load(folder / "states.npy", mmap_mode="r")
-    unit_at = np.concatenate([[0], np.cumsum(arrays["lengths"])])
+    token_at = np.concatenate([[0], np.cumsum(arrays["lengths"])])
     word_at = np.concatenate([[0], np.cumsum(arrays["words"])])
-    rows: list[list[UnitRow]] = []
+    rows: list[list[TokenizedWindow]] = []
     n = 0
     for count in arrays["windows"].tolist():
         windows = []
         for window in range(count):
-            here, words = slice(unit_at[n], unit_at[n + 1]), slice(word_at[n], word_at[n + 1])
+            here, words = slice(token_at[n], token_at[n + 1]), slice(word_at[n], word_at[n + 1])
             parts = {f: arrays[f][here] for f in _FIELDS}
             windows.append(
-                UnitRow(
-                    {"states": states[here]}, word_units=arrays["word_units"][words], window=window, **parts
+                TokenizedWindow(
+                    {"states": states[here]},
+                    word_to_token=arrays["word_to_token"][words],
+                    window=window,
+                    **parts,
                 )
             )
             n += 1
         rows.append(windows)
-    names = ("name", "hidden", "n_layers", "pooling")
+    names = ("name", "hidden_size", "num_layers", "pooling")
     encoder = FeatureEncoder(**{k: meta[k] for k in names})
     return Features(encoder, rows, meta["seconds"], meta["report"], meta["parameters"])

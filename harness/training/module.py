@@ -13,7 +13,7 @@ from torchmetrics import MeanMetric
 
 from harness.bodies.base import Body
 from harness.data.batch import Batch
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
@@ -22,7 +22,7 @@ from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
 from harness.training.features import Layers, pick_layers
-from harness.training.optim import Rates, check_partition, parameter_groups, rate_factor, still_frozen
+from harness.training.optim import Rates, check_partition, frozen_groups, parameter_groups, rate_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TransferModel(pl.LightningModule):
         self.mix: ScalarMix | None = None
         self.late_mix: ScalarMix | None = None
         if layers != "top":
-            depth = encoder.n_layers + 1 if layers == "mix" else len(layers)
+            depth = encoder.num_layers + 1 if layers == "mix" else len(layers)
             self.mix = ScalarMix(depth, **(mix or {}))
             if body.features == "both":  # each place has weights of its own
                 self.late_mix = ScalarMix(depth, **(mix or {}))
@@ -94,25 +94,27 @@ class TransferModel(pl.LightningModule):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The head's outputs for a batch."""
-        encoded = tuple(self.encode(units) for units in batch.units)
-        return self.head(self.body(encoded, batch.units), batch)
+        encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
+        return self.head(self.body(encoded, batch.tokens), batch)
 
-    def encode(self, units: Units) -> Encoded:
-        """States of one text's units, layers mixed."""
+    def encode(self, tokens: TokenBatch) -> EncoderOutput:
+        """States of one text's tokens, layers mixed."""
         if self.strategy.frozen:
             with torch.no_grad():
-                encoded = self.encoder(units, all_layers=self.mix is not None)
-            encoded.pooled = None  # features are states; so the cache and a live encoder agree
+                encoded = self.encoder(tokens, all_layers=self.mix is not None)
+            encoded.pooler_output = None  # features are states; so the cache and a live encoder agree
         else:
-            encoded = self.encoder(units, all_layers=self.mix is not None)
+            encoded = self.encoder(tokens, all_layers=self.mix is not None)
         if self.mix is None:
             return encoded
-        reader = "mix" if "states" in units.inputs else self.layers  # cached features hold just these layers
+        reader = "mix" if "states" in tokens.inputs else self.layers  # cached features hold just these layers
         picked = pick_layers(encoded, reader)
         mixed = self.mix(picked)
         if self.body.features == "after":
-            return Encoded(picked[0], layers=mixed[None])
-        return Encoded(mixed, layers=None if self.late_mix is None else self.late_mix(picked)[None])
+            return EncoderOutput(picked[0], hidden_states=mixed[None])
+        return EncoderOutput(
+            mixed, hidden_states=None if self.late_mix is None else self.late_mix(picked)[None]
+        )
 
     def training_step(self, step: Step, _: int) -> None:
         """One optimiser step over its micro-batches. The loss is the mean over the items of the whole step,
@@ -156,7 +158,7 @@ class TransferModel(pl.LightningModule):
     def _hold(self, optimizer: Any) -> None:
         """Take the gradients from what has not thawed."""
         names = [g["name"] for g in optimizer.param_groups]
-        held = still_frozen(names, strategy=self.strategy, epoch=self.current_epoch)
+        held = frozen_groups(names, strategy=self.strategy, epoch=self.current_epoch)
         for group in (g for g in optimizer.param_groups if g["name"] in held):
             for parameter in group["params"]:
                 # neither the norm nor Adam's moments shall see it; no rank may differ in requires_grad

@@ -86,7 +86,7 @@ def check_partition(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
         raise AssertionError(f"groups: twice {twice}, missing {missing}, not trainable {extra}")
 
 
-def still_frozen(names: Sequence[str], *, strategy: Strategy, epoch: int) -> set[str]:
+def frozen_groups(names: Sequence[str], *, strategy: Strategy, epoch: int) -> set[str]:
     """Names of the optimizer groups that do not move in ``epoch`` (from 0).
 
     Args:
@@ -95,7 +95,7 @@ def still_frozen(names: Sequence[str], *, strategy: Strategy, epoch: int) -> set
         epoch: of training.
     """
     layers = list(dict.fromkeys(n.removesuffix(NO_DECAY) for n in names if n.startswith(CARRIED)))
-    moving = strategy.thawed(len(layers), epoch=epoch)
+    moving = strategy.unfrozen_groups(len(layers), epoch=epoch)
     held = set(layers[: len(layers) - moving])
     return {n for n in names if n.removesuffix(NO_DECAY) in held}
 

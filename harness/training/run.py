@@ -213,7 +213,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
             *splits.notes,
             *encoding.adapted.notes,
             *encoding_notes(encoding.report),
-            *thaw_notes(assembly, config["trainer"]),
+            *unfreezing_notes(assembly, config["trainer"]),
         ],
         versions={**versions(), **result_versions(config)},
         git=git_state(),
@@ -241,28 +241,28 @@ def result_versions(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def encoding_notes(report: Mapping[str, float]) -> list[str]:
-    """What a reader must know of how the texts became units."""
+    """What a reader must know of how the texts became tokens."""
     notes = []
     if cut := report.get("texts_cut", 0):
         notes.append(f"{int(cut)} texts were longer than the encoder takes and were cut")
     if (share := report.get("unknown_share", 0.0)) > UNKNOWN_SHARE:
-        notes.append(f"{share:.0%} of the units are unknown to the encoder: does it speak the language?")
+        notes.append(f"{share:.0%} of the tokens are unknown to the encoder: does it speak the language?")
     words = report.get("words", 0)
     known = report.get("words_known", words) / words if words else 1.0
     if known < 1 - UNKNOWN_WORDS and share <= UNKNOWN_SHARE:
         notes.append(f"{1 - known:.0%} of the words are unknown to the encoder: does it speak the language?")
     if deleted := report.get("words_deleted", 0):
-        notes.append(f"{int(deleted)} words have no unit: the encoder's tokenizer deletes them")
+        notes.append(f"{int(deleted)} words have no token: the encoder's tokenizer deletes them")
     return notes
 
 
-def thaw_notes(assembly: Assembly, trainer: Mapping[str, Any]) -> list[str]:
+def unfreezing_notes(assembly: Assembly, trainer: Mapping[str, Any]) -> list[str]:
     """Which part of the encoder had not thawed by the last epoch that was planned."""
     strategy = assembly.model.strategy
-    if strategy.thaw is None:
+    if strategy.unfreeze is None:
         return []
     groups = [name for name, _ in assembly.model.encoder.layer_groups()]
-    held = groups[: len(groups) - strategy.thawed(len(groups), epoch=trainer["epochs"] - 1)]
+    held = groups[: len(groups) - strategy.unfrozen_groups(len(groups), epoch=trainer["epochs"] - 1)]
     said = f"in {trainer['epochs']} epochs {', '.join(held)} never thawed; trainer.epochs says how many"
     return [said] if held else []
 

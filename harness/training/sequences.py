@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.data.text import Example, Text
-from harness.data.tokens import UnitRow
-from harness.encoders.base import Tokenizer, Windowing
+from harness.data.tokens import TokenizedWindow
+from harness.encoders.base import Tokenizer, WindowOptions
 
 Sequence_ = tuple[Text, ...]
 
@@ -47,17 +47,17 @@ class Sequences:
     def numbers(self, example: Example) -> list[int]:
         return [self._index[item] for item in self.parts(example)]
 
-    def tokenize(self, tokenizer: Tokenizer, windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize(self, tokenizer: Tokenizer, windowing: WindowOptions) -> list[list[TokenizedWindow]]:
         """Windows of each sequence."""
         singles = [i for i, item in enumerate(self.items) if len(item) == 1]
         pairs = [i for i, item in enumerate(self.items) if len(item) == 2]
-        out: list[list[UnitRow]] = [[] for _ in self.items]
+        out: list[list[TokenizedWindow]] = [[] for _ in self.items]
         if singles:
-            rows = tokenizer.rows([self.items[i][0] for i in singles], windowing)
+            rows = tokenizer.tokenize([self.items[i][0] for i in singles], windowing)
             for i, windows in zip(singles, rows, strict=True):
                 out[i] = windows
         if pairs:
-            rows = tokenizer.pair_rows([(self.items[i][0], self.items[i][1]) for i in pairs], windowing)
+            rows = tokenizer.tokenize_pairs([(self.items[i][0], self.items[i][1]) for i in pairs], windowing)
             for i, windows in zip(pairs, rows, strict=True):
                 out[i] = windows
         return out
@@ -73,7 +73,7 @@ class Sequences:
         return digest.hexdigest()
 
 
-def align_rows(parts: list[list[UnitRow]]) -> list[tuple[UnitRow, ...]]:
+def align_rows(parts: list[list[TokenizedWindow]]) -> list[tuple[TokenizedWindow, ...]]:
     """Rows of one example, aligned over its texts: of two texts encoded apart, the one with fewer windows
     (the question) repeats its own."""
     most = max(len(windows) for windows in parts)

@@ -97,8 +97,8 @@ def adapter_of(cell: Cell, splits: Splits | None = None, *, random_init: bool = 
 def adapted(cell: Cell, splits: Splits | None = None, *, random_init: bool = False) -> tuple[Any, Adapter]:
     """The adapted encoder, and what adapted it."""
     adapter = adapter_of(cell, splits, random_init=random_init)
-    strategy = Strategy.from_config({**cell.config["strategy"], "carry": "encoder", "thaw": None})
-    return load_carried(cell, replace(strategy, carry="encoder"), adapter), adapter
+    strategy = Strategy.from_config({**cell.config["strategy"], "transfer": "encoder", "unfreeze": None})
+    return load_carried(cell, replace(strategy, transfer="encoder"), adapter), adapter
 
 
 def folders(cell: Cell) -> list[Path]:

@@ -8,40 +8,40 @@ import torch
 from torch import Tensor
 
 from harness.bodies.attention_flow import AttentionFlow, FlowAttention
-from harness.data.tokens import Encoded, UnitRow, Units
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.errors import HarnessError
 
 torch.set_num_threads(1)
 WIDTH = 6
 
 
-def row(length: int, segment: int) -> UnitRow:
+def row(length: int, segment: int) -> TokenizedWindow:
     at = np.arange(length)
-    return UnitRow(
+    return TokenizedWindow(
         inputs={"input_ids": at},
         word_ids=at,
         offsets=np.stack([at * 2, at * 2 + 1], 1),
-        segment=np.full(length, segment),
-        word_units=at,
+        sequence_ids=np.full(length, segment),
+        word_to_token=at,
     )
 
 
-def batch(lengths: list[int], states: list[Tensor], *, width: int = 0) -> tuple[Encoded, Units]:
+def batch(lengths: list[int], states: list[Tensor], *, width: int = 0) -> tuple[EncoderOutput, TokenBatch]:
     """Padded to the longest (or to ``width``) with garbage, so that a leak shows."""
-    units = Units.collate([row(n, 0) for n in [*lengths, width]])
-    out = torch.full((len(lengths) + 1, units.mask.shape[1], WIDTH), 1e3)
+    tokens = TokenBatch.collate([row(n, 0) for n in [*lengths, width]])
+    out = torch.full((len(lengths) + 1, tokens.mask.shape[1], WIDTH), 1e3)
     for i, s in enumerate(states):
         out[i, : len(s)] = s
     keep = slice(0, len(lengths))
-    return Encoded(out[keep]), Units(
+    return EncoderOutput(out[keep]), TokenBatch(
         inputs={},
-        mask=units.mask[keep],
-        word_ids=units.word_ids[keep],
-        offsets=units.offsets[keep],
-        segment=units.segment[keep],
-        word_units=units.word_units[keep],
-        example=units.example[keep],
-        window=units.window[keep],
+        mask=tokens.mask[keep],
+        word_ids=tokens.word_ids[keep],
+        offsets=tokens.offsets[keep],
+        sequence_ids=tokens.sequence_ids[keep],
+        word_to_token=tokens.word_to_token[keep],
+        example=tokens.example[keep],
+        window=tokens.window[keep],
     )
 
 
@@ -49,17 +49,17 @@ def run(body: AttentionFlow, questions: list[Tensor], contexts: list[Tensor], *,
     qe, qu = batch([len(q) for q in questions], questions, width=width)
     ce, cu = batch([len(c) for c in contexts], contexts, width=width)
     q, c = body((qe, ce), (qu, cu))
-    return q.states, c.states
+    return q.last_hidden_state, c.last_hidden_state
 
 
 @pytest.fixture
 def body() -> AttentionFlow:
     torch.manual_seed(0)
-    return AttentionFlow(WIDTH, hidden=5, dropout=0.3).eval()
+    return AttentionFlow(WIDTH, hidden_size=5, dropout=0.3).eval()
 
 
 def test_attributes_and_shapes(body: AttentionFlow) -> None:
-    assert (body.hidden, body.pairs) == (10, "separate")
+    assert (body.hidden_size, body.pairs) == (10, "separate")
     q, c = run(body, [torch.randn(3, WIDTH)], [torch.randn(7, WIDTH)])
     assert q.shape == (1, 3, 10)
     assert c.shape == (1, 7, 10)
@@ -129,10 +129,10 @@ def test_question_changes_the_context_states(body: AttentionFlow) -> None:
 
 
 def test_one_text_or_bad_options_are_refused(body: AttentionFlow) -> None:
-    encoded, units = batch([3], [torch.randn(3, WIDTH)])
+    encoded, tokens = batch([3], [torch.randn(3, WIDTH)])
     with pytest.raises(HarnessError, match="two texts"):
-        body((encoded,), (units,))
-    with pytest.raises(HarnessError, match=r"body\.hidden=0"):
-        AttentionFlow(4, hidden=0)
+        body((encoded,), (tokens,))
+    with pytest.raises(HarnessError, match=r"body\.hidden_size=0"):
+        AttentionFlow(4, hidden_size=0)
     with pytest.raises(HarnessError, match=r"body\.dropout=1"):
         AttentionFlow(4, dropout=1.0)

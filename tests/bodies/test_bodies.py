@@ -1,4 +1,4 @@
-"""Bodies see real units only, whatever stands beside them in the batch."""
+"""Bodies see real tokens only, whatever stands beside them in the batch."""
 
 import numpy as np
 import pytest
@@ -6,27 +6,27 @@ import torch
 
 from harness.bodies.bilstm import BiLSTM
 from harness.bodies.none import NoBody
-from harness.data.tokens import Encoded, UnitRow, Units
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.scalar_mix import ScalarMix
 
 
-def units_of(*lengths: int) -> Units:
-    def row(n: int) -> UnitRow:
+def tokens_of(*lengths: int) -> TokenBatch:
+    def row(n: int) -> TokenizedWindow:
         ids = np.arange(n)
-        return UnitRow({"input_ids": ids}, ids, np.zeros((n, 2), int), np.zeros(n, int), ids)
+        return TokenizedWindow({"input_ids": ids}, ids, np.zeros((n, 2), int), np.zeros(n, int), ids)
 
-    return Units.collate([row(n) for n in lengths])
+    return TokenBatch.collate([row(n) for n in lengths])
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_bilstm_does_not_see_padding(layers: int) -> None:
     torch.manual_seed(0)
-    body = BiLSTM(6, hidden=5, layers=layers).eval()
+    body = BiLSTM(6, hidden_size=5, layers=layers).eval()
     states = torch.randn(1, 3, 6)
-    alone = body((Encoded(states),), (units_of(3),))[0].states
+    alone = body((EncoderOutput(states),), (tokens_of(3),))[0].last_hidden_state
     batch = torch.full((2, 9, 6), 7.0)
     batch[0, :3] = states
-    together = body((Encoded(batch),), (units_of(3, 9),))[0].states
+    together = body((EncoderOutput(batch),), (tokens_of(3, 9),))[0].last_hidden_state
     assert alone.shape == (1, 3, 10)
     assert torch.allclose(alone[0], together[0, :3], atol=1e-6)
     assert not together[0, 3:].any()
@@ -34,26 +34,26 @@ def test_bilstm_does_not_see_padding(layers: int) -> None:
 
 def test_bilstm_shares_its_weights_over_both_texts() -> None:
     torch.manual_seed(0)
-    body = BiLSTM(4, hidden=3).eval()
+    body = BiLSTM(4, hidden_size=3).eval()
     states = torch.randn(1, 4, 4)
-    first, second = body((Encoded(states), Encoded(states)), (units_of(4), units_of(4)))
-    assert torch.equal(first.states, second.states)
+    first, second = body((EncoderOutput(states), EncoderOutput(states)), (tokens_of(4), tokens_of(4)))
+    assert torch.equal(first.last_hidden_state, second.last_hidden_state)
 
 
 def test_bilstm_drops_only_in_training() -> None:
-    body = BiLSTM(4, hidden=3, dropout=0.5)
-    states = Encoded(torch.randn(1, 4, 4))
-    run = lambda: body((states,), (units_of(4),))[0].states  # noqa: E731
+    body = BiLSTM(4, hidden_size=3, dropout=0.5)
+    states = EncoderOutput(torch.randn(1, 4, 4))
+    run = lambda: body((states,), (tokens_of(4),))[0].last_hidden_state  # noqa: E731
     assert not torch.equal(run(), run())
     body.eval()
     assert torch.equal(run(), run())
 
 
 def test_no_body_is_the_identity() -> None:
-    encoded = (Encoded(torch.randn(1, 4, 4), pooled=torch.randn(1, 4)),)
+    encoded = (EncoderOutput(torch.randn(1, 4, 4), pooler_output=torch.randn(1, 4)),)
     body = NoBody(4)
-    assert body(encoded, (units_of(4),)) is encoded
-    assert (body.hidden, body.pooling) == (4, None)
+    assert body(encoded, (tokens_of(4),)) is encoded
+    assert (body.hidden_size, body.pooling) == (4, None)
 
 
 @pytest.mark.parametrize(

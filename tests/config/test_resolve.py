@@ -77,7 +77,7 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         cell(tmp_path, "trainer.threads=1"),
         cell(tmp_path, "trainer.accelerator=cpu"),
         cell(tmp_path, "trainer.eval_batch_size=3"),
-        cell(tmp_path, "trainer.overlap=3"),  # a classified text is cut, not windowed
+        cell(tmp_path, "trainer.stride=3"),  # a classified text is cut, not windowed
         cell(tmp_path, "+strategy.relative_lr=1"),
         cell(tmp_path, "strategy.layer_decay=1.0"),
         cell(tmp_path, "logger=csv"),
@@ -96,9 +96,9 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         "trainer.batch_size=7",
         "schedule=cosine",
         "trainer.precision=bf16-mixed",
-        "trainer.max_units_per_batch=500",
+        "trainer.max_tokens_per_batch=500",
         "limit=5",
-        "trainer.max_units=16",
+        "trainer.max_length=16",
         "task.dev=none",
         "task.name=other",
         "encoder.result_version=2",
@@ -163,7 +163,7 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("encoder.recipe", "5", "settings by name"),
         ("logger.name", "foo", "valid"),
         ("trainer.devices", "0", ">= 1"),
-        ("strategy.carry", "nothing_at_all", "nothing"),
+        ("strategy.transfer", "nothing_at_all", "nothing"),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused_with_their_key(
@@ -186,7 +186,7 @@ def test_unknown_option_of_a_part_is_refused_with_the_nearest(tmp_path: Path) ->
 
 def test_folders_of_hostile_names_are_short_and_distinct() -> None:
     """Case O06."""
-    names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60, "a/b", "a b", "../up", ".hidden", "a=b"]
+    names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60, "a/b", "a b", "../up", ".hidden_size", "a=b"]
     slugs = [slug(n) for n in names]
     assert len(set(slugs)) == len(names)
     assert all(len(s.encode()) <= 80 and "/" not in s and "=" not in s for s in slugs)
@@ -245,8 +245,8 @@ def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
 
 
 def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"trainer.overlap=64: must be below trainer.max_units=32"):
-        make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", "trainer.max_units=32")
+    with pytest.raises(HarnessError, match=r"trainer.stride=64: must be below trainer.max_length=32"):
+        make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", "trainer.max_length=32")
 
 
 def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path) -> None:

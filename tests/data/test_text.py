@@ -46,4 +46,4 @@ def test_spans_are_ordered_disjoint_and_cover_every_visible_character(text: str)
 def test_given_words_come_back(words: list[str]) -> None:
     text = Text.from_words(words)
     assert text.words == words
-    assert text.given
+    assert text.pretokenized

@@ -17,7 +17,7 @@ from harness.encoders.elmo.files import ElmoOptions, cell_key, shapes
 from harness.encoders.elmo.weights import write
 
 TINY = ElmoOptions(
-    dim=12, projection_dim=8, n_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True,
+    dim=12, projection_dim=8, num_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True,
     dropout=0.1, char_dim=4, filters=((1, 4), (2, 5), (3, 6)), n_highway=1, activation="relu",
     max_characters=50,
 )  # fmt: skip
@@ -89,7 +89,7 @@ class PlainElmo:
         tokens = np.stack([self.token(w) for w in ["<S>", *words, "</S>"]])
         layers = [np.concatenate([tokens, tokens], axis=1)]
         forward, backward = tokens, tokens[::-1]
-        for layer in range(self.options.n_layers):
+        for layer in range(self.options.num_layers):
             forward = self.run(forward, 0, layer, row)
             backward = self.run(backward, 1, layer, row)
             layers.append(np.concatenate([forward, backward[::-1]], axis=1))

@@ -37,7 +37,7 @@ def wordpiece(*, lower: bool = True) -> Tokenizer:
 
 
 def byte_level(*, roberta: bool = False) -> Tokenizer:
-    """Byte-level BPE: all bytes and a few merges; with RoBERTa's special units, or none as GPT-2."""
+    """Byte-level BPE: all bytes and a few merges; with RoBERTa's special tokens, or none as GPT-2."""
     specials = ["<s>", "<pad>", "</s>", "<unk>"] if roberta else ["<|endoftext|>"]
     pieces = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = [("h", "e"), ("t", "he"), ("Ġ", "the"), ("Ġ", "a"), ("u", "n"), ("r", "un"), ("Ġ", "Ġ")]
@@ -76,7 +76,7 @@ SMALL = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "i
 POSITIONS = 128
 SPECIAL: dict[str, dict[str, Any]] = {
     "bert": {**SMALL, "max_position_embeddings": POSITIONS},
-    "distilbert": {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32,
+    "distilbert": {"dim": 16, "n_heads": 2, "num_layers": 2, "hidden_dim": 32,
                    "max_position_embeddings": POSITIONS},
     "roberta": {
         **SMALL, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "pad_token_id": 1,

@@ -147,7 +147,7 @@ def _no_data(*_: Any, **__: Any) -> None:
 def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, runner: str, losses: list[float]
 ) -> None:
-    monkeypatch.setattr(launch, "RUNNER", f"logger_runners:{runner}")
+    monkeypatch.setattr(launch, "RUNNER", f"tests.helpers.logger_runners:{runner}")
     monkeypatch.setattr(launch, "PRELOAD", ())
     assert main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
     (told,) = [content(f) for f in runs(folder / "results")]

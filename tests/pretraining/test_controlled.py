@@ -78,7 +78,7 @@ def test_a_pair_has_the_same_parameters_rows_and_steps(pieces: str, tmp_path: Pa
         for masked, causal in zip(*(o.batches(seed=3, epoch=epoch) for o in theirs), strict=True):
             assert (masked.tokens, masked.words) == (causal.tokens, causal.words)
             labels = masked.tensors["labels"]
-            true = torch.where(labels == masked_lm.NO_LOSS, masked.tensors["input_ids"], labels)[:, 1:]
+            true = torch.where(labels == masked_lm.IGNORE_INDEX, masked.tensors["input_ids"], labels)[:, 1:]
             shown = causal.tensors["input_ids"][:, 1:]
             text = masked.tensors["attention_mask"][:, 1:].bool() & (true != masked_lm.SEP)
             assert torch.equal(true[text], shown[:, : true.shape[1]][text[:, : shown.shape[1]]])
@@ -180,7 +180,7 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
     assert spread([1] * 5, 9) == [0, 1, 2, 3, 4]
     assert spread([1] * 10, 3) == [0, 3, 6]
     assert spread([1] * 10, 0) == []
-    assert spread([200] * 10, 6) == [0, 5], "40,000 units a line"
+    assert spread([200] * 10, 6) == [0, 5], "40,000 tokens a line"
     assert spread([1000] * 10, 6) == [0]
     _, without = made("bert", tmp_path, "none", "encoder.pseudo_lines=0", "budget.steps=1")
     assert not [k for k in without["held_out"] if k.startswith("pseudo")]

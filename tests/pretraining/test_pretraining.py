@@ -65,7 +65,7 @@ def test_it_learns_and_loads_and_repeats_bit_for_bit(
     assert record["seen"]["steps"] == 20
     encoder = harness.load_encoder(family, tmp_path / "a")
     states = encoder.encode(["Ana sees Kiev .", ""])
-    assert states[0].shape == (4, encoder.hidden)
+    assert states[0].shape == (4, encoder.hidden_size)
     assert np.isfinite(states[0]).all()
     assert encoder.has_pooler == ("encoder.next_sentence=true" in more)
     assert sum(p.numel() for p in encoder.parameters()) >= record["encoder_parameters"]
@@ -106,8 +106,8 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
     assert record["seen"] == {"tokens": 0, "words": 0, "steps": 0, "seconds": 0.0, "epochs": 0.0}
     assert record["loss"] is None
     held = record["held_out"]
-    assert held["unigram_nll"] < held["nll"], "drawn weights are worse than the units' frequencies"
-    assert held["nll"] > 0.5 * math.log(record["vocabulary"]) * held["units"]
+    assert held["unigram_nll"] < held["nll"], "drawn weights are worse than the tokens' frequencies"
+    assert held["nll"] > 0.5 * math.log(record["vocabulary"]) * held["tokens"]
     one = run_job(some, say=quiet)
     assert {k: one[k] for k in ("parameters", "vocabulary")} == {
         k: record[k] for k in ("parameters", "vocabulary")
@@ -124,9 +124,9 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
 def test_the_units_own_frequencies_are_those_of_what_is_predicted(family: str, corpus: Corpus) -> None:
     objective = prepared(family, corpus)
     held = objective.held_out(objective.build().eval())
-    units = {"elmo": lambda line: objective.classes[line]}.get(family, lambda line: line.ids)
+    tokens = {"elmo": lambda line: objective.classes[line]}.get(family, lambda line: line.ids)
     train, asked = (
-        Counter(int(i) for d in part for line in (d if isinstance(d, list) else [d]) for i in units(line))
+        Counter(int(i) for d in part for line in (d if isinstance(d, list) else [d]) for i in tokens(line))
         for part in (objective.train, objective.test)
     )
     assert asked.total() == held.predicted
@@ -200,7 +200,7 @@ def test_masking_has_its_shares() -> None:
     ids = rng.integers(len(masked_lm.SPECIAL), 1000, (400, 100))
     ids[:, 0], ids[:, -1], ids[::2, 60:] = masked_lm.CLS, masked_lm.SEP, masked_lm.PAD
     shown, labels = masked_lm.mask(ids, size=1000, rng=rng)
-    chosen = labels != masked_lm.NO_LOSS
+    chosen = labels != masked_lm.IGNORE_INDEX
     text = ids >= len(masked_lm.SPECIAL)
     assert not (chosen & ~text).any()
     assert (np.abs(chosen.sum(1) - 0.15 * text.sum(1)) <= 0.5).all()
@@ -213,7 +213,7 @@ def test_masking_has_its_shares() -> None:
 
 def test_a_row_of_one_piece_is_masked_too() -> None:
     shown, labels = masked_lm.mask(np.array([[2, 9, 3]]), size=10, rng=np.random.default_rng(0))
-    assert labels.tolist() == [[masked_lm.NO_LOSS, 9, masked_lm.NO_LOSS]]
+    assert labels.tolist() == [[masked_lm.IGNORE_INDEX, 9, masked_lm.IGNORE_INDEX]]
     assert shown[0, 0] == 2
 
 
@@ -222,8 +222,8 @@ def test_held_out_masking_takes_every_piece_once() -> None:
     seen = torch.zeros_like(ids)
     for offset in range(masked_lm.ROUNDS):
         shown, labels = masked_lm.mask_every(ids, offset)
-        seen += labels != masked_lm.NO_LOSS
-        assert ((shown == masked_lm.MASK) == (labels != masked_lm.NO_LOSS)).all()
+        seen += labels != masked_lm.IGNORE_INDEX
+        assert ((shown == masked_lm.MASK) == (labels != masked_lm.IGNORE_INDEX)).all()
     assert torch.equal(seen, (ids >= len(masked_lm.SPECIAL)).long())
 
 
@@ -321,17 +321,17 @@ def test_held_out_likelihood_by_hand(family: str, corpus: Corpus) -> None:
     objective = prepared(family, corpus)
     model = objective.build().eval()
     held = objective.held_out(model)
-    nll, units = 0.0, 0
+    nll, tokens = 0.0, 0
     start = objective.end if family == "gpt" else word_lm.MARKERS.index(word_lm.BOS)
     for document in (d.ids.tolist() for d in objective.test):
         assert len(document) <= 72
-        for at, unit in enumerate(document):
+        for at, token in enumerate(document):
             if family == "gpt" and len(document) > 24:
                 continue
             with torch.no_grad():
                 logits = scores(model, torch.tensor([[start, *document[:at]]]))
-            nll, units = nll - float(logits.log_softmax(-1)[unit]), units + 1
-    if units == held.predicted:
+            nll, tokens = nll - float(logits.log_softmax(-1)[token]), tokens + 1
+    if tokens == held.predicted:
         assert held.nll == pytest.approx(nll, rel=1e-4)
     else:
         assert family == "gpt"

@@ -72,7 +72,7 @@ def test_transformers_reads_a_bert_and_its_loss_is_the_records(pooler: bool, tmp
             with torch.no_grad():
                 nll += float(model(input_ids=shown, labels=labels).loss) * len(places)
             masked += len(places)
-    assert record["held_out"]["units"] == masked
+    assert record["held_out"]["tokens"] == masked
     assert record["held_out"]["masked_nll"] == pytest.approx(nll / masked, rel=1e-4)
     body, told = AutoModel.from_pretrained(folder, output_loading_info=True)
     assert bool([k for k in told["missing_keys"] if "pooler" in k]) != pooler
@@ -88,7 +88,7 @@ def test_transformers_reads_a_gpt_and_its_loss_is_the_records(block: str, tmp_pa
     model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     assert not told["missing_keys"]
     model.eval()
-    nll = units = 0.0
+    nll = tokens = 0.0
     for document in corpus.held_out:
         ids = [tokenizer.convert_tokens_to_ids("<|endoftext|>"), *ids_of(tokenizer, " ".join(document))]
         assert len(ids) <= 65
@@ -96,12 +96,12 @@ def test_transformers_reads_a_gpt_and_its_loss_is_the_records(block: str, tmp_pa
         with torch.no_grad():
             scores = model(row[:, :-1]).logits[0].log_softmax(-1)
         nll -= float(scores.gather(1, row[0, 1:, None]).sum())
-        units += len(ids) - 1
+        tokens += len(ids) - 1
         if len(ids) <= 64:
             with torch.no_grad():
                 own = float(model(row, labels=row).loss)
             assert own == pytest.approx(-float(scores.gather(1, row[0, 1:, None]).mean()), rel=1e-4)
-    assert record["held_out"]["units"] == units
+    assert record["held_out"]["tokens"] == tokens
     assert record["held_out"]["nll"] == pytest.approx(nll, rel=1e-4)
     same_states("gpt", folder, model.base_model, tokenizer)
 
@@ -134,15 +134,15 @@ def test_an_awd_lstm_under_fastais_names_gives_the_records_loss(backwards: bool,
     words = pickle.loads((tmp_path / "fastai" / "model_vocab.pkl").read_bytes())
     assert torch.equal(weights["0.encoder.weight"], weights["0.encoder_dp.emb.weight"])
     rows = {w: i for i, w in enumerate(words)}
-    nll = units = 0.0
+    nll = tokens = 0.0
     for document in corpus.held_out:
         ids = [rows.get(t.text, rows["xxunk"]) for t in fastai_tokens(" ".join(document))]
         ids = [rows["xxbos"], *(ids[::-1] if backwards else ids)]
         with torch.no_grad():
             scores = fastai_scores(weights, ids[:-1]).log_softmax(-1)
         nll -= float(scores.gather(1, torch.tensor(ids[1:])[:, None]).sum())
-        units += len(ids) - 1
-    assert record["held_out"]["units"] == units
+        tokens += len(ids) - 1
+    assert record["held_out"]["tokens"] == tokens
     assert record["held_out"]["nll"] == pytest.approx(nll, rel=1e-4)
 
 
@@ -217,7 +217,7 @@ def both_directions(
     nll = 0.0
     for direction, order in ((0, 1), (1, -1)):
         states = tokens[::order]
-        for layer in range(plain.options.n_layers):
+        for layer in range(plain.options.num_layers):
             states = plain.run(states, direction, layer, 0)
             plain.states.clear()
         scores = states @ softmax["softmax.weight"].T.astype(float) + softmax["softmax.bias"]

@@ -65,7 +65,7 @@ def test_o15_a_run_holds_curves_configuration_and_measures_also_when_it_was_cut_
     assert told["summary"]["held_out/perplexity_per_word"] == pytest.approx(wanted)
     assert told["summary"]["status"] == "complete"
     assert told["summary"]["seen/steps"] == 50
-    assert harness.load_encoder("gpt", tmp_path / "whole").hidden == 16
+    assert harness.load_encoder("gpt", tmp_path / "whole").hidden_size == 16
 
     original = trainer.PretrainModule.training_step
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from harness.cli.main import main
-from harness.config import cell_id, resolve, stored
+from harness.config import resolve, stored
+from harness.core import fingerprint
 from harness.errors import HarnessError
 from harness.processes.slots import Slot
 from harness.records.record import Record, read_record, write_config, write_record
@@ -308,7 +309,7 @@ def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -
 
 def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
-    slugs = {cell_id.slug(n) for n in names}
+    slugs = {fingerprint.slug(n) for n in names}
     assert len(slugs) == 3
     assert all(len(s.encode()) <= 255 for s in slugs)
 

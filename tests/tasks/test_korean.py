@@ -107,7 +107,7 @@ def test_entities_come_back_from_units_but_those_that_are_counted(
         pairs = [(c, label) for c, label in characters(sentence)]
         read = text.text([c for c, _ in pairs])
         gold = [label for c, label in pairs if not c.isspace()]
-        back = text.to_characters(read, text.to_units(read, gold))
+        back = text.to_characters(read, text.to_tokens(read, gold))
         assert len(back) == len(gold)
         missing += [e for e in entities(gold) if e not in entities(back)]
         assert set(entities(back)) <= set(entities(gold))

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data.text import Example, Text
-from harness.data.tokens import UnitRow
-from harness.training.dataloader import Batching, HarnessData, Item, make_items, split_units, step_order
+from harness.data.tokens import TokenizedWindow
+from harness.training.dataloader import Batching, HarnessData, Item, make_items, split_by_tokens, step_order
 from harness.training.sequences import Sequences, align_rows
 
 
-def row(n: int) -> UnitRow:
+def row(n: int) -> TokenizedWindow:
     ids = np.arange(n)
-    return UnitRow({"input_ids": ids}, ids, np.zeros((n, 2), int), np.zeros(n, int), ids)
+    return TokenizedWindow({"input_ids": ids}, ids, np.zeros((n, 2), int), np.zeros(n, int), ids)
 
 
 def items_of(lengths: list[int]) -> list[Item]:
@@ -53,7 +53,7 @@ def test_steps_hold_examples_of_similar_length() -> None:
 @given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=40), budget=st.integers(1, 200))
 def test_micro_batches_keep_to_the_budget_and_lose_nothing(lengths: list[int], budget: int) -> None:
     items = items_of(lengths)
-    parts = split_units(items, range(len(items)), max_units=budget)
+    parts = split_by_tokens(items, range(len(items)), max_length=budget)
     assert Counter(i for part in parts for i in part) == Counter(range(len(items)))
     for part in parts:
         assert len(part) == 1 or max(items[i].width for i in part) * len(part) <= budget
@@ -63,7 +63,7 @@ def test_micro_batches_keep_to_the_budget_and_lose_nothing(lengths: list[int], b
 def test_evaluation_sees_every_example_once_also_a_last_one_alone(size: int) -> None:
     """Case B20."""
     items = items_of([3, 1, 2, 5, 4])
-    batching = Batching(batch_size=4, eval_batch_size=size, max_units=None, seed=0)
+    batching = Batching(batch_size=4, eval_batch_size=size, max_length=None, seed=0)
     data = HarnessData({"test": items}, batching=batching, pad={})
     seen = [e.id for step in data.eval_loader("test") for b in step.batches for e in b.examples]
     assert sorted(seen) == ["0", "1", "2", "3", "4"]

@@ -11,9 +11,9 @@ from harness.strategies.strategy import Strategy
 from harness.training.optim import (
     Rates,
     check_partition,
+    frozen_groups,
     parameter_groups,
     rate_factor,
-    still_frozen,
     total_steps,
 )
 
@@ -138,12 +138,12 @@ def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, war
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
-        ({"carry": "all"}, "carry"),
-        ({"carry": "encoder", "lr": 1e-3, "relative_lr": 0.1}, "exclude"),
-        ({"carry": "encoder", "lr": -1.0}, "lr=-1"),
-        ({"carry": "encoder", "layer_decay": 1.5}, "layer_decay"),
-        ({"carry": "nothing", "lr": 0.1}, "nothing"),
-        ({"carry": "encoder", "realtive_lr": 0.1}, "relative_lr"),
+        ({"transfer": "all"}, "transfer"),
+        ({"transfer": "encoder", "lr": 1e-3, "relative_lr": 0.1}, "exclude"),
+        ({"transfer": "encoder", "lr": -1.0}, "lr=-1"),
+        ({"transfer": "encoder", "layer_decay": 1.5}, "layer_decay"),
+        ({"transfer": "nothing", "lr": 0.1}, "nothing"),
+        ({"transfer": "encoder", "realtive_lr": 0.1}, "relative_lr"),
     ],
 )
 def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
@@ -175,32 +175,32 @@ def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
     layers = ["emb", "rnn0", "rnn1", "rnn2"]
     names = [n for layer in layers for n in (f"encoder.{layer}", f"encoder.{layer}.no_decay")]
     names += ["task", "task.no_decay"]
-    strategy = Strategy.from_config({"name": "u", "carry": "encoder", "thaw": "gradual"})
+    strategy = Strategy.from_config({"name": "u", "transfer": "encoder", "unfreeze": "gradual"})
     moving = [
-        [n for n in names if n not in still_frozen(names, strategy=strategy, epoch=e) and "no_" not in n]
+        [n for n in names if n not in frozen_groups(names, strategy=strategy, epoch=e) and "no_" not in n]
         for e in range(7)
     ]
     top_down = ["task", "encoder.rnn2", "encoder.rnn1", "encoder.rnn0", "encoder.emb"]
     assert [set(m) for m in moving] == [set(top_down[: min(5, e + 1)]) for e in range(7)]
-    both = still_frozen(names, strategy=strategy, epoch=1)
+    both = frozen_groups(names, strategy=strategy, epoch=1)
     assert {n.removesuffix(".no_decay") for n in both} == {f"encoder.{x}" for x in layers[:3]}
     assert len(both) == 6
 
 
 def test_after_a_number_of_epochs_everything_thaws() -> None:
     names = ["encoder.a", "encoder.b", "task"]
-    strategy = Strategy.from_config({"name": "lp_ft", "carry": "encoder", "thaw": 2})
-    held = [still_frozen(names, strategy=strategy, epoch=e) for e in range(4)]
+    strategy = Strategy.from_config({"name": "lp_ft", "transfer": "encoder", "unfreeze": 2})
+    held = [frozen_groups(names, strategy=strategy, epoch=e) for e in range(4)]
     assert held == [{"encoder.a", "encoder.b"}, {"encoder.a", "encoder.b"}, set(), set()]
 
 
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        ({"carry": "encoder", "thaw": "slowly"}, "gradual or a number"),
-        ({"carry": "encoder", "thaw": 1.5}, "gradual or a number"),
-        ({"carry": "encoder", "lr": 0, "thaw": "gradual"}, "nothing here ever thaws"),
-        ({"carry": "nothing", "thaw": 1}, "nothing here ever thaws"),
+        ({"transfer": "encoder", "unfreeze": "slowly"}, "gradual or a number"),
+        ({"transfer": "encoder", "unfreeze": 1.5}, "gradual or a number"),
+        ({"transfer": "encoder", "lr": 0, "unfreeze": "gradual"}, "nothing here ever thaws"),
+        ({"transfer": "nothing", "unfreeze": 1}, "nothing here ever thaws"),
     ],
 )
 def test_thaw_is_refused_where_it_says_nothing(config: dict[str, object], word: str) -> None:

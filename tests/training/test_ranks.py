@@ -23,8 +23,8 @@ from harness.processes.distributed import ALONE, Group, bit_sums, buckets, join_
 from harness.processes.slots import make_slots
 from harness.records.predictions import PREDICTIONS
 from harness.records.record import Record, read_record
-from harness.training.dataloader import eval_plans, split_units, train_plans
-from tests.helpers.paths import ROOT
+from harness.training.dataloader import eval_plans, split_by_tokens, train_plans
+from tests.helpers.paths import PYTHONPATH, ROOT
 
 HELPERS = ROOT / "tests" / "helpers"
 QUICK = ["task=mini_topic", "limit=15", "trainer.batch_size=7", "trainer.patience=null"]
@@ -38,11 +38,11 @@ class _Item:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-@pytest.mark.parametrize("max_units", [None, 20])
-def test_every_step_is_dealt_out_whole(size: int, max_units: int | None) -> None:
+@pytest.mark.parametrize("max_length", [None, 20])
+def test_every_step_is_dealt_out_whole(size: int, max_length: int | None) -> None:
     items: Any = [_Item(3 + n % 5) for n in range(17)]
     steps = [[3, 1, 4, 15, 9, 2, 6], [5, 8, 7], [0], [10, 11, 12, 13, 14, 16]]
-    dealt = [train_plans(items, steps, max_units=max_units, rank=r, size=size) for r in range(size)]
+    dealt = [train_plans(items, steps, max_length=max_length, rank=r, size=size) for r in range(size)]
     assert {len(plans) for plans in dealt} == {len(steps)}
     for n, numbers in enumerate(steps):
         taken = [i for plans in dealt for batch in plans[n].batches for i in batch]
@@ -51,7 +51,7 @@ def test_every_step_is_dealt_out_whole(size: int, max_units: int | None) -> None
         assert all(batch for plans in dealt for batch in plans[n].batches), "no empty micro-batch"
     if size == 5:
         assert dealt[4][2].batches == []
-    assert split_units(items, [], max_units=max_units) == []
+    assert split_by_tokens(items, [], max_length=max_length) == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -239,7 +239,7 @@ def fates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-P", HELPERS / "ddp_runners.py", folder, json.dumps(told)],
         cwd=folder, check=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "LOCAL_RANK": "1", "WORLD_SIZE": "4"},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "LOCAL_RANK": "1", "WORLD_SIZE": "4"},
     )  # fmt: skip
     return folder
 

@@ -96,7 +96,7 @@ def test_frozen_counts_the_encoder_it_did_not_load(tmp_path: Path) -> None:
     assert (first.costs.load_seconds > 0, second.costs.load_seconds) == (True, 0)
     assert first.parameters == second.parameters > first.trained_parameters
     assert first.costs.encode_seconds == pytest.approx(second.costs.encode_seconds)
-    assert first.coverage["units"] == second.coverage["units"]
+    assert first.coverage["tokens"] == second.coverage["tokens"]
 
 
 def test_rates_seeds_and_heads_share_one_encoding(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_divergence_is_an_error_that_says_so(tmp_path: Path) -> None:
 
 def test_more_units_than_the_encoder_takes_is_refused(tmp_path: Path) -> None:
     over = ["encoder=mini_bert", "strategy=full", "task=mini_topic", *QUICK]
-    with pytest.raises(HarnessError, match=r"trainer.max_units=100000.*takes at most"):
-        run_cell(make_cell(tmp_path, *over, "trainer.max_units=100000"))
+    with pytest.raises(HarnessError, match=r"trainer.max_length=100000.*takes at most"):
+        run_cell(make_cell(tmp_path, *over, "trainer.max_length=100000"))
 
 
 def test_notes_of_units() -> None:

@@ -69,7 +69,7 @@ def test_one_layer_group_an_epoch_top_first(tmp_path: Path) -> None:
 
 def test_lp_ft_moves_everything_after_the_tasks_part_alone(tmp_path: Path) -> None:
     _, watch, _ = trained(
-        tmp_path, "encoder=mini_gpt", "strategy=lp_ft", "trainer.epochs=3", "strategy.thaw=2"
+        tmp_path, "encoder=mini_gpt", "strategy=lp_ft", "trainer.epochs=3", "strategy.unfreeze=2"
     )
     assert watch.moved[:2] == [{"task"}, {"task"}]
     assert len(watch.moved[2]) > 2
@@ -88,7 +88,7 @@ def test_u07_a_run_that_thaws_can_be_taken_up_again(tmp_path: Path) -> None:
     assert loaded["state"].keys() == state["state"].keys()
     for key, moments in state["state"].items():
         assert torch.equal(loaded["state"][key]["exp_avg"], moments["exp_avg"])
-    assert stopped.model.strategy.thaw == "gradual"
+    assert stopped.model.strategy.unfreeze == "gradual"
 
 
 def test_tables_have_nothing_to_thaw(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""A forward and a backward AWD-LSTM over the same units, states side by side: h = [h_forward; h_backward].
+"""A forward and a backward AWD-LSTM over the same tokens, states side by side: h = [h_forward; h_backward].
 
 Both read fastai's tokens of the text, each numbered by its own vocabulary. A row is summarised by
-``concat_both``: where each direction has read all of it, and [max; mean] over the units. (The paper's pair is
+``concat_both``: where each direction has read all of it, and [max; mean] over the tokens. (The paper's pair is
 two classifiers whose predictions are averaged: Howard & Ruder 2018, section 3.3; that is two cells.)
 """
 
@@ -16,7 +16,7 @@ from torch import nn
 
 from harness.core.fingerprint import data_fingerprint
 from harness.core.instantiate import build
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, AwdLstmTable
 from harness.encoders.awd_lstm.files import the_directions
 from harness.encoders.awd_lstm.tokenizer import FastaiTokenizer
@@ -56,7 +56,7 @@ def load(
 
 
 class BiAwdLstmEncoder(Encoder):
-    """See the module. ``hidden`` is twice a direction's.
+    """See the module. ``hidden_size`` is twice a direction's.
 
     Args:
         ahead, back: the forward and the backward model.
@@ -75,25 +75,27 @@ class BiAwdLstmEncoder(Encoder):
                 f"members.backward from {'right' if back.backwards else 'left'}: one of each is wanted, in "
                 "this order (encoder.members.backward.backwards=true says so where the files do not)"
             )
-        if (ahead.hidden, ahead.n_layers) != (back.hidden, back.n_layers):
+        if (ahead.hidden_size, ahead.num_layers) != (back.hidden_size, back.num_layers):
             raise HarnessError(
-                f"encoder {name}: states of {ahead.hidden} and {back.hidden}; two alike are wanted"
+                f"encoder {name}: states of {ahead.hidden_size} and {back.hidden_size}; two alike are wanted"
             )
         self.ahead, self.back = ahead, back
-        self.name, self.hidden, self.n_layers = name, 2 * ahead.hidden, ahead.n_layers
-        self.max_units, self.pooling, self.pairs = None, "concat_both", "separate"
+        self.name, self.hidden_size, self.num_layers = name, 2 * ahead.hidden_size, ahead.num_layers
+        self.max_length, self.pooling, self.pairs = None, "concat_both", "separate"
         self.tokenizer = FastaiTokenizer(
             {IDS: ahead.vocabulary, IDS_BACKWARD: back.vocabulary}, stands="last"
         )
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         """States (B, S, 2 H), zero at padding."""
-        one = self.ahead.read(units.inputs[IDS], units.mask, all_layers=all_layers)
-        two = self.back.read(units.inputs[IDS_BACKWARD], units.mask, all_layers=all_layers)
+        one = self.ahead.read(tokens.inputs[IDS], tokens.mask, all_layers=all_layers)
+        two = self.back.read(tokens.inputs[IDS_BACKWARD], tokens.mask, all_layers=all_layers)
         layers = None
-        if one.layers is not None and two.layers is not None:
-            layers = torch.cat([one.layers, two.layers], -1)
-        return Encoded(torch.cat([one.states, two.states], -1), layers=layers)
+        if one.hidden_states is not None and two.hidden_states is not None:
+            layers = torch.cat([one.hidden_states, two.hidden_states], -1)
+        return EncoderOutput(
+            torch.cat([one.last_hidden_state, two.last_hidden_state], -1), hidden_states=layers
+        )
 
     def restrict(self, words: Iterable[str]) -> None:
         """As :meth:`harness.encoders.awd_lstm.encoder.AwdLstmEncoder.restrict`, in both."""
@@ -140,14 +142,14 @@ class BiAwdLstmTable(Encoder):
         self.tables = nn.ModuleList([ahead.table, back.table])
         self._names = (ahead.fingerprint(), back.fingerprint())
         self.tokenizer = tokenizer
-        self.name, self.hidden, self.n_layers = name, ahead.hidden + back.hidden, 0
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.name, self.hidden_size, self.num_layers = name, ahead.hidden_size + back.hidden_size, 0
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        ids = (units.inputs[IDS], units.inputs[IDS_BACKWARD])
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        ids = (tokens.inputs[IDS], tokens.inputs[IDS_BACKWARD])
         both = [table.look_up(i) for table, i in zip(self.tables, ids, strict=True)]  # type: ignore[operator]
-        states = torch.cat(both, -1) * units.mask[..., None]
-        return Encoded(states, layers=states[None] if all_layers else None)
+        states = torch.cat(both, -1) * tokens.mask[..., None]
+        return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
     def restrict(self, words: Iterable[str]) -> None:
         self.tokenizer.extend(words)

@@ -1,9 +1,9 @@
 """AWD-LSTMs as encoders: ULMFiT (Howard & Ruder 2018, "Universal Language Model Fine-tuning for Text
 Classification"), with the weights fastai publishes and saves.
 
-Units are fastai's tokens (:mod:`harness.encoders.awd_lstm.tokenizer`). The layers between are wider than the
+TokenBatch are fastai's tokens (:mod:`harness.encoders.awd_lstm.tokenizer`). The layers between are wider than the
 table and the top (1152 against 400), and states of one width are what mixes and probes take: so the layers
-an encoder shows are those of the top's width, the embeddings and the top layer, and ``n_layers`` is 1 for
+an encoder shows are those of the top's width, the embeddings and the top layer, and ``num_layers`` is 1 for
 the published sizes. Padding the others with zeros or cutting them would mix unlike coordinates.
 :meth:`AwdLstmEncoder.layer_groups` has every layer.
 
@@ -12,8 +12,8 @@ the table lacks a vector of its own, the mean of the table, which trains with th
 stay at the mean. Words of the table keep their vectors, also those the data lack. ``vocabulary: pretrained``
 reads new ones as ``xxunk``.
 
-**Direction.** A backward model reads each row from its last unit to its first, ``xxbos`` last, as it was
-trained; the units stay in the order of the text. Its summary of a row is the first unit's state
+**Direction.** A backward model reads each row from its last token to its first, ``xxbos`` last, as it was
+trained; the tokens stay in the order of the text. Its summary of a row is the first unit's state
 (``concat_backward``).
 """
 
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.core.fingerprint import data_fingerprint, files_fingerprint
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.awd_lstm.checkpoint import Checkpoint, read_checkpoint, write_fastai, write_model
 from harness.encoders.awd_lstm.files import awd_lstm_files
 from harness.encoders.awd_lstm.model import MAX_LEN, AwdLstm, AwdLstmLM, Dropouts, Sizes, WordTable
@@ -68,7 +68,7 @@ def load(
         vocabulary: what becomes of words the table lacks, ``task`` or ``pretrained``; see the module.
         dropouts: rates of ``embedding``, ``input``, ``hidden``, ``weight`` and ``output`` in training.
         dropout_multiplier: of all these rates (fastai's ``drop_mult``).
-        max_len: units at the end of a row that the gradient reaches. All units are pooled, where fastai's
+        max_len: tokens at the end of a row that the gradient reaches. All tokens are pooled, where fastai's
             classifier pools none but these: rows that are longer give other vectors than there.
 
     Raises:
@@ -79,7 +79,7 @@ def load(
     if backwards is not None and not isinstance(backwards, bool):
         raise HarnessError(f"encoder.backwards={backwards!r}: null, true or false is wanted")
     if isinstance(max_len, bool) or not isinstance(max_len, int) or max_len < 1:
-        raise HarnessError(f"encoder.max_len={max_len}: a whole number of units is wanted, at least 1")
+        raise HarnessError(f"encoder.max_len={max_len}: a whole number of tokens is wanted, at least 1")
     rates = the_dropouts(dropouts, dropout_multiplier)
     found = awd_lstm_files({"name": name, "path": path, "files": files}, cache_dir)
     checkpoint = read_checkpoint(found)
@@ -175,9 +175,9 @@ class AwdLstmEncoder(Encoder):
     ) -> None:
         super().__init__()
         self.core, self.vocabulary, self.backwards, self.max_len = core, vocabulary, backwards, max_len
-        self.name, self.hidden = name, core.sizes.embedding
-        self.n_layers = sum(n == self.hidden for _, n in core.sizes.widths())
-        self.max_units, self.pairs = None, "separate"
+        self.name, self.hidden_size = name, core.sizes.embedding
+        self.num_layers = sum(n == self.hidden_size for _, n in core.sizes.widths())
+        self.max_length, self.pairs = None, "separate"
         self.pooling = "concat_backward" if backwards else "concat"
         self.tokenizer = FastaiTokenizer({IDS: vocabulary}, stands="first" if backwards else "last")
         self._identity, self._extended = identity, ""
@@ -185,21 +185,21 @@ class AwdLstmEncoder(Encoder):
         if vocabulary.added:
             core.table.add(vocabulary.added)
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         """States (B, S, H), zero at padding; layers are the embeddings and those of the top's width."""
-        return self.read(units.inputs[IDS], units.mask, all_layers=all_layers)
+        return self.read(tokens.inputs[IDS], tokens.mask, all_layers=all_layers)
 
-    def read(self, ids: Tensor, mask: Tensor, *, all_layers: bool = False) -> Encoded:
+    def read(self, ids: Tensor, mask: Tensor, *, all_layers: bool = False) -> EncoderOutput:
         """States for (B, S) ids padded on the right, (B, S) mask."""
         lengths = mask.sum(1)
         order = reversed_rows(lengths, ids.shape[1]) if self.backwards else None
         layers = self.core.read(ids if order is None else ids.gather(1, order), lengths, max_len=self.max_len)
-        shown = [x for x in layers if x.shape[-1] == self.hidden] if all_layers else layers[-1:]
+        shown = [x for x in layers if x.shape[-1] == self.hidden_size] if all_layers else layers[-1:]
         if order is not None:
             shown = [x.gather(1, order[..., None].expand_as(x)) for x in shown]
         # not a product: what stands behind a row's end is no number to count on
         shown = [torch.where(mask[..., None], x, x.new_zeros(())) for x in shown]
-        return Encoded(shown[-1], layers=torch.stack(shown) if all_layers else None)
+        return EncoderOutput(shown[-1], hidden_states=torch.stack(shown) if all_layers else None)
 
     def restrict(self, words: Iterable[str]) -> None:
         """Give the words of the data that the table lacks vectors of their own. Nothing is taken away: that
@@ -254,13 +254,13 @@ class AwdLstmTable(Encoder):
     ) -> None:
         super().__init__()
         self.table, self.tokenizer = table, tokenizer
-        self.name, self.hidden, self.n_layers = name, table.weight.shape[1], 0
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.name, self.hidden_size, self.num_layers = name, table.weight.shape[1], 0
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
         self._identity, self._extended = data_fingerprint([identity(), "embedding table"]), ""
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        states = self.table.look_up(units.inputs[IDS]) * units.mask[..., None]
-        return Encoded(states, layers=states[None] if all_layers else None)
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        states = self.table.look_up(tokens.inputs[IDS]) * tokens.mask[..., None]
+        return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
     def restrict(self, words: Iterable[str]) -> None:
         """As :meth:`AwdLstmEncoder.restrict`."""

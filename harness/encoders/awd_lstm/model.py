@@ -192,14 +192,14 @@ class AwdLstm(nn.Module):
         return outs, new
 
     def read(self, ids: Tensor, lengths: Tensor, *, max_len: int = MAX_LEN) -> list[Tensor]:
-        """Vectors and layers of whole rows, the gradient cut every :data:`BPTT` units.
+        """Vectors and layers of whole rows, the gradient cut every :data:`BPTT` tokens.
 
-        In training the state is carried over the cuts without its gradient, and units further from the end of
+        In training the state is carried over the cuts without its gradient, and tokens further from the end of
         their row than ``max_len`` (rounded up to whole chunks) get none. Without gradient this is one pass.
 
         Args:
             ids: (B, S), padded on the right.
-            lengths: (B,), units of each row.
+            lengths: (B,), tokens of each row.
 
         Returns:
             L + 1 tensors: (B, S, E), then the layers' (B, S, D).
@@ -221,7 +221,7 @@ class AwdLstm(nn.Module):
 
 @dataclass(slots=True)
 class Prediction:
-    """Of a language model: ``logits`` (B, S, V) and the hidden states after the last unit."""
+    """Of a language model: ``logits`` (B, S, V) and the hidden states after the last token."""
 
     logits: Tensor
     hidden: Hidden = field(repr=False)

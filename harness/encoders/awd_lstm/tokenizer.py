@@ -3,7 +3,7 @@
 A row is ``xxbos`` and the tokens of its window. ``xxbos`` belongs to no word but counts as text, since
 fastai's pooling counts it. Markers belong to the word they precede.
 
-**Which unit stands for a word.** The state at ``xxmaj`` has not read the word behind it, so a marker never
+**Which token stands for a word.** The state at ``xxmaj`` has not read the word behind it, so a marker never
 stands for a word. An LSTM that reads from the left has read the whole word at its last token, one that reads
 from the right at its first: ``stands`` says which. Where both are joined it is the last, where the forward
 half has read all of it and the backward half all that follows.
@@ -18,11 +18,11 @@ from functools import lru_cache
 import numpy as np
 
 from harness.data.text import Text
-from harness.data.tokens import UnitRow
+from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
 from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
-from harness.encoders.base import Windowing
+from harness.encoders.base import WindowOptions
 from harness.errors import HarnessError
 
 _OLD_NAMES = {UNKNOWN: "_unk_", PAD: "_pad_", BOS: "xbos", UP: "t_up", REP: "tk_rep", WREP: "tk_wrep"}
@@ -82,12 +82,12 @@ class Vocabulary:
 
 @dataclass(slots=True)
 class _Row:
-    """A tokenised text: ids (S, inputs), word (S,), offsets (S, 2) and the unit of each word."""
+    """A tokenised text: ids (S, inputs), word (S,), offsets (S, 2) and the token of each word."""
 
     ids: np.ndarray
     word: np.ndarray
     offsets: np.ndarray
-    units: np.ndarray
+    tokens: np.ndarray
 
 
 @dataclass
@@ -107,7 +107,7 @@ class FastaiTokenizer:
     _types: dict[str, bool] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        names = ("texts", "texts_cut", "words", "words_known", "words_deleted", "units", "unknown_units")
+        names = ("texts", "texts_cut", "words", "words_known", "words_deleted", "tokens", "unknown_tokens")
         self.counts = dict.fromkeys(names, 0)
 
     @property
@@ -118,22 +118,24 @@ class FastaiTokenizer:
         """For a context-free table: the same tokens, no ``xxbos``."""
         return FastaiTokenizer(self.vocabularies, stands="first", start=False)
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
-        room = windowing.max_units
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
+        room = windowing.max_length
         first = self._first()
         if room is not None and room <= len(first):
-            raise HarnessError(f"rows of {room} units hold {BOS} and no text: raise trainer.max_units")
+            raise HarnessError(f"rows of {room} tokens hold {BOS} and no text: raise trainer.max_length")
         return [self._windows(self._read(t), windowing, room and room - len(first)) for t in texts]
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         """An AWD-LSTM knows no separators: always an error."""
         raise HarnessError("an AWD-LSTM takes the two texts of a pair apart: encoder.pairs=separate")
 
-    def report(self) -> dict[str, float]:
-        """By token ``words`` and ``words_known`` (all tokens of the word in the vocabulary), ``units``,
-        ``unknown_units`` and their ``unknown_share``; by type of token ``types`` and ``types_known``; and
+    def coverage(self) -> dict[str, float]:
+        """By token ``words`` and ``words_known`` (all tokens of the word in the vocabulary), ``tokens``,
+        ``unknown_tokens`` and their ``unknown_share``; by type of token ``types`` and ``types_known``; and
         ``words_deleted``, ``texts``, ``texts_cut``. Of two vocabularies known is what both know."""
-        share = self.counts["unknown_units"] / max(1, self.counts["units"])
+        share = self.counts["unknown_tokens"] / max(1, self.counts["tokens"])
         types = {"types": len(self._types), "types_known": sum(self._types.values())}
         return {k: float(v) for k, v in {**self.counts, **types, "unknown_share": share}.items()}
 
@@ -153,32 +155,36 @@ class FastaiTokenizer:
         raw = np.array([(t.start, t.end) for t in tokens], dtype=np.int64).reshape(-1, 2)
         word, offsets, _ = align(text, raw)
         own = np.array([i for i, t in enumerate(tokens) if not t.marker], dtype=np.int64)
-        units = _word_units(text, raw[own], own, last=self.stands == "last")
+        word_to_token = _word_to_token(text, raw[own], own, last=self.stands == "last")
         known = np.array(
             [all(v.known(t.text) for v in self.vocabularies.values()) for t in tokens], dtype=bool
         )
-        self._count(tokens, word, units, known)
+        self._count(tokens, word, word_to_token, known)
         numbers = [[v.number(t.text) for v in self.vocabularies.values()] for t in tokens]
         ids = np.array(numbers, dtype=np.int64).reshape(-1, len(self.vocabularies))
-        return _Row(ids, word, offsets, units)
+        return _Row(ids, word, offsets, word_to_token)
 
     def _left_out(self, token: Token) -> bool:
         """Markers the model was not trained with, such as ``xxmaj`` in the vocabularies of 2018."""
         marker = token.marker and token.text in _MARKERS
         return marker and not all(v.known(token.text) for v in self.vocabularies.values())
 
-    def _count(self, tokens: Sequence[Token], word: np.ndarray, units: np.ndarray, known: np.ndarray) -> None:
+    def _count(
+        self, tokens: Sequence[Token], word: np.ndarray, word_to_token: np.ndarray, known: np.ndarray
+    ) -> None:
         unknown = np.unique(word[~known])
         counts = self.counts
         counts["texts"] += 1
-        counts["words"] += len(units)
-        counts["words_deleted"] += int((units < 0).sum())
-        counts["words_known"] += int((units >= 0).sum()) - int((units[unknown[unknown >= 0]] >= 0).sum())
-        counts["units"] += len(tokens)
-        counts["unknown_units"] += int((~known).sum())
+        counts["words"] += len(word_to_token)
+        counts["words_deleted"] += int((word_to_token < 0).sum())
+        counts["words_known"] += int((word_to_token >= 0).sum()) - int(
+            (word_to_token[unknown[unknown >= 0]] >= 0).sum()
+        )
+        counts["tokens"] += len(tokens)
+        counts["unknown_tokens"] += int((~known).sum())
         self._types |= {t.text: k for t, k in zip(tokens, known.tolist(), strict=True) if not t.marker}
 
-    def _windows(self, row: _Row, windowing: Windowing, room: int | None) -> list[UnitRow]:
+    def _windows(self, row: _Row, windowing: WindowOptions, room: int | None) -> list[TokenizedWindow]:
         n = len(row.word)
         if room is None or n <= room:
             wins = [(0, n)]
@@ -186,29 +192,29 @@ class FastaiTokenizer:
             wins = [(0, room)]
             self.counts["texts_cut"] += 1
         else:
-            wins = windows(n, room, windowing.overlap)
+            wins = windows(n, room, windowing.stride)
         owner = owners(n, wins)
         return [self._window(row, win, owner == i, i) for i, win in enumerate(wins)]
 
-    def _window(self, row: _Row, window: tuple[int, int], owned: np.ndarray, index: int) -> UnitRow:
+    def _window(self, row: _Row, window: tuple[int, int], owned: np.ndarray, index: int) -> TokenizedWindow:
         start, length = window
         here = slice(start, start + length)
         first = np.array(self._first(), dtype=np.int64).reshape(-1, len(self.vocabularies))
         ids = np.concatenate([first, row.ids[here]])
-        has = row.units >= 0
-        has[has] = owned[row.units[has]]
+        has = row.tokens >= 0
+        has[has] = owned[row.tokens[has]]
         before = len(first)
-        return UnitRow(
+        return TokenizedWindow(
             inputs={name: ids[:, i].copy() for i, name in enumerate(self.vocabularies)},
             word_ids=np.concatenate([np.full(before, -1), row.word[here]]),
             offsets=np.concatenate([np.zeros((before, 2), dtype=np.int64), row.offsets[here]]),
-            segment=np.zeros(len(ids), dtype=np.int64),
-            word_units=np.where(has, row.units - start + before, -1),
+            sequence_ids=np.zeros(len(ids), dtype=np.int64),
+            word_to_token=np.where(has, row.tokens - start + before, -1),
             window=index,
         )
 
 
-def _word_units(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: bool) -> np.ndarray:
+def _word_to_token(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: bool) -> np.ndarray:
     """For each word the number of the first or last token that covers a character of it, -1 if none does.
 
     Args:

@@ -1,7 +1,7 @@
 """Encoders over the same words side by side: h_w = [h_w^1; ...; h_w^n] (Peters et al. 2018, section 3.3).
 
-The units are words. Each member tokenises the text as it always does, in windows of its own where the text is
-longer than it takes; a word's vector from a member is the mean over the word's units. A member that deletes
+The tokens are words. Each member tokenises the text as it always does, in windows of its own where the text is
+longer than it takes; a word's vector from a member is the mean over the word's tokens. A member that deletes
 a word gives zeros there. Members of different depth are aligned at the top: below its own layers a member
 repeats its embeddings.
 """
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from harness.core.fingerprint import data_fingerprint
 from harness.core.instantiate import build
 from harness.data.text import Text
-from harness.data.tokens import Encoded, UnitRow, Units, word_states
-from harness.encoders.base import Encoder, Group, Windowing
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow, word_states
+from harness.encoders.base import Encoder, Group, WindowOptions
 from harness.encoders.concat.files import the_members
 from harness.encoders.concat.packing import pack, unpack
 from harness.encoders.word_rows import WordWindow, cut, word_rows
@@ -52,17 +52,17 @@ def load(
 
 
 class ConcatTokenizer:
-    """Rows of words that carry each member's own units; see :mod:`harness.encoders.concat.packing`."""
+    """Rows of words that carry each member's own tokens; see :mod:`harness.encoders.concat.packing`."""
 
     def __init__(self, members: Mapping[str, Encoder]) -> None:
         self.pad: Mapping[
             str, float
-        ] = {}  # packed inputs know their real units and are filled again unpacked
-        self._members = {name: (m.tokenizer, m.max_units) for name, m in members.items()}
+        ] = {}  # packed inputs know their real tokens and are filled again unpacked
+        self._members = {name: (m.tokenizer, m.max_length) for name, m in members.items()}
         self._texts_cut = 0
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
-        """Windows of words; ``max_units`` counts words. A member may cut such a window into several."""
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
+        """Windows of words; ``max_length`` counts words. A member may cut such a window into several."""
         wins: list[WordWindow] = []
 
         def inputs(window: WordWindow) -> dict[str, np.ndarray]:
@@ -71,29 +71,31 @@ class ConcatTokenizer:
 
         out = [word_rows(text, windowing, inputs) for text in texts]
         self._texts_cut += sum(cut(rows, text, windowing) for rows, text in zip(out, texts, strict=True))
-        self._fill([row for rows in out for row in rows], [w.cut() for w in wins], windowing.overlap)
+        self._fill([row for rows in out for row in rows], [w.cut() for w in wins], windowing.stride)
         return out
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         """Joined encoders share words, not separators: always an error."""
         raise HarnessError("joined encoders take the two texts of a pair apart: encoder.pairs=separate")
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         """Each member's report, its keys as ``member.key``, and ``texts_cut``."""
-        reports = {name: tokenizer.report() for name, (tokenizer, _) in self._members.items()}
+        reports = {name: tokenizer.coverage() for name, (tokenizer, _) in self._members.items()}
         joined = {f"{name}.{key}": value for name, its in reports.items() for key, value in its.items()}
         return joined | {"texts_cut": float(self._texts_cut)}
 
-    def _fill(self, rows: Sequence[UnitRow], texts: Sequence[Text], overlap: int) -> None:
+    def _fill(self, rows: Sequence[TokenizedWindow], texts: Sequence[Text], stride: int) -> None:
         for name, (tokenizer, most) in self._members.items():
-            fitting = overlap if most is None else min(overlap, most // 4)
-            windows = tokenizer.rows(texts, Windowing(max_units=most, overlap=fitting))
+            fitting = stride if most is None else min(stride, most // 4)
+            windows = tokenizer.tokenize(texts, WindowOptions(max_length=most, stride=fitting))
             for row, text, its in zip(rows, texts, windows, strict=True):
                 row.inputs |= pack(its, len(text), prefix=f"{name}/")
 
 
 class ConcatEncoder(Encoder):
-    """See the module. ``hidden`` is the sum of the members', ``n_layers`` the deepest member's."""
+    """See the module. ``hidden_size`` is the sum of the members', ``num_layers`` the deepest member's."""
 
     tokenizer: ConcatTokenizer
 
@@ -104,31 +106,31 @@ class ConcatEncoder(Encoder):
                 raise HarnessError(f"encoder.members.{key}: a member's name holds no '/' and no '.'")
         self.name = name
         self.members = nn.ModuleDict(dict(members))
-        self.hidden = sum(m.hidden for m in members.values())
-        self.n_layers = max(m.n_layers for m in members.values())
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.hidden_size = sum(m.hidden_size for m in members.values())
+        self.num_layers = max(m.num_layers for m in members.values())
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
         self.tokenizer = ConcatTokenizer(members)
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         """States (B, S, H) of words; with ``all_layers`` (L + 1, B, S, H)."""
-        depth = self.n_layers + 1 if all_layers else 1
-        parts = [self._member_words(name, units, depth) for name in self.members]
+        depth = self.num_layers + 1 if all_layers else 1
+        parts = [self._member_words(name, tokens, depth) for name in self.members]
         joined = torch.cat(parts, dim=-1)  # (depth, B, S, H)
-        return Encoded(joined[-1], layers=joined if all_layers else None)
+        return EncoderOutput(joined[-1], hidden_states=joined if all_layers else None)
 
-    def _member_words(self, name: str, units: Units, depth: int) -> Tensor:
+    def _member_words(self, name: str, tokens: TokenBatch, depth: int) -> Tensor:
         """(depth, B, S, H of the member), the top layer last."""
         member: Encoder = self.members[name]  # type: ignore[assignment]
-        own, source = unpack(units.inputs, units, prefix=f"{name}/", pad=member.tokenizer.pad)
-        rows, width = units.mask.shape
+        own, source = unpack(tokens.inputs, tokens, prefix=f"{name}/", pad=member.tokenizer.pad)
+        rows, width = tokens.mask.shape
         if not len(own):
-            return next(self.parameters()).new_zeros(depth, rows, width, member.hidden)
+            return next(self.parameters()).new_zeros(depth, rows, width, member.hidden_size)
         encoded = member(own, all_layers=depth > 1)
-        layers = encoded.states[None] if encoded.layers is None else encoded.layers
+        layers = encoded.last_hidden_state[None] if encoded.hidden_states is None else encoded.hidden_states
         out = []
         for layer in layers[-depth:]:
             words = word_states(layer, own, how="mean")
-            out.append(words.new_zeros(rows, width, member.hidden).index_add_(0, source, words))
+            out.append(words.new_zeros(rows, width, member.hidden_size).index_add_(0, source, words))
         return torch.stack([out[0]] * (depth - len(out)) + out)
 
     def restrict(self, words: Iterable[str]) -> None:

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.data.text import Text
-from harness.data.tokens import UnitRow
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenizedWindow
+from harness.encoders.base import WindowOptions
 from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
@@ -65,8 +65,8 @@ class ElmoTokenizer:
         self._known: dict[str, np.ndarray] = {}
         self._counts = {"words": 0, "words_cut": 0, "texts_cut": 0}
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
-        """Windows of words; ``max_units`` counts words. A sentence's begin and end are no units."""
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
+        """Windows of words; ``max_length`` counts words. A sentence's begin and end are no tokens."""
         out = []
         for text in texts:
             self._count(text.words)
@@ -75,11 +75,13 @@ class ElmoTokenizer:
             out.append(rows)
         return out
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         """ELMo knows no separators: always an error."""
         raise HarnessError("ELMo takes the two texts of a pair apart: encoder.pairs=separate")
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         """``words``, ``words_cut`` (over 48 bytes, read without their end), ``types``, ``texts_cut``."""
         return {**{k: float(v) for k, v in self._counts.items()}, "types": float(len(self._known))}
 

@@ -6,8 +6,8 @@ the forward and backward LSTM layers (:mod:`harness.encoders.elmo.lstm`), the L 
     h_k^0 = [x_k; x_k]
     h_k^l = [f^l_k; b^l_k],   l = 1 .. L
 
-(section 3.2), made to one by a learnt mix (equation 1: ``encoder.layers=mix``). One unit a word; the marks of
-a sentence's begin and end are read, but are no units.
+(section 3.2), made to one by a learnt mix (equation 1: ``encoder.layers=mix``). One token a word; the marks of
+a sentence's begin and end are read, but are no tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.core.fingerprint import data_fingerprint
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder, Group
 from harness.encoders.elmo.characters import CharacterEncoder, ElmoTokenizer, boundary_ids
 from harness.encoders.elmo.files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, files, read_options
@@ -93,13 +93,13 @@ class ElmoEncoder(Encoder):
         self, options: ElmoOptions, weights: Mapping[str, Any] | None, *, name: str, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.name, self.hidden, self.n_layers = name, 2 * options.projection_dim, options.n_layers
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.name, self.hidden_size, self.num_layers = name, 2 * options.projection_dim, options.num_layers
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
         self.options, self.dropout, self.stateful = options, dropout, False
         self.tokenizer = ElmoTokenizer(length=options.max_characters)
         projected = weights is None or PROJECTION in weights
         self.characters = CharacterEncoder(options, projected=projected)
-        numbers = range(options.n_layers)
+        numbers = range(options.num_layers)
         self.layers = nn.ModuleList(
             BiLSTMLayer(options, skip=options.use_skip_connections and n > 0) for n in numbers
         )
@@ -107,22 +107,22 @@ class ElmoEncoder(Encoder):
         self._states: list[State] = []
         self._fill(weights)
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         """States (B, S, 2 P) of the words; with ``all_layers`` (L + 1, B, S, 2 P), [0] context-free."""
-        mask = units.mask
-        words = units.inputs["characters"][mask]
+        mask = tokens.mask
+        words = tokens.inputs["characters"][mask]
         boundaries = self._boundaries.to(words.device)
         vectors, number = self.characters(torch.cat([words, boundaries.to(words.dtype)]))
         packing = Packing.of(mask)
         embedded = vectors[number[packing.source]]  # (2, N, P)
-        tokens = vectors[number[: len(words)]]
-        found = [torch.cat([tokens, tokens], dim=1)] if all_layers else []
+        context_free = vectors[number[: len(words)]]
+        found = [torch.cat([context_free, context_free], dim=1)] if all_layers else []
         for depth, x in enumerate(self.read(embedded, packing)):
-            if all_layers or depth == self.n_layers - 1:
+            if all_layers or depth == self.num_layers - 1:
                 out = torch.cat([x[0][packing.place[0]], x[1][packing.place[1]]], dim=1)
-                found.append(self._drop(out) if depth == self.n_layers - 1 else out)
+                found.append(self._drop(out) if depth == self.num_layers - 1 else out)
         spread = [_spread(states, mask) for states in found]
-        return Encoded(spread[-1], layers=torch.stack(spread) if all_layers else None)
+        return EncoderOutput(spread[-1], hidden_states=torch.stack(spread) if all_layers else None)
 
     def read(self, x: Tensor, packing: Packing) -> Iterator[Tensor]:
         """The LSTM layers over packed tokens, one after the other.
@@ -213,18 +213,18 @@ class ElmoCharacters(Encoder):
 
     def __init__(self, characters: CharacterEncoder, tokenizer: ElmoTokenizer, *, name: str) -> None:
         super().__init__()
-        self.name, self.hidden, self.n_layers = name, characters.options.projection_dim, 0
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.name, self.hidden_size, self.num_layers = name, characters.options.projection_dim, 0
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
         self.characters, self.tokenizer = characters, tokenizer
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        words = units.inputs["characters"][units.mask]
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        words = tokens.inputs["characters"][tokens.mask]
         if len(words):
             vectors, number = self.characters(words)
-            states = _spread(vectors[number], units.mask)
+            states = _spread(vectors[number], tokens.mask)
         else:
-            states = self.characters.characters.new_zeros(*units.mask.shape, self.hidden)
-        return Encoded(states, layers=states[None] if all_layers else None)
+            states = self.characters.characters.new_zeros(*tokens.mask.shape, self.hidden_size)
+        return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
     def layer_groups(self) -> list[Group]:
         return [("embeddings", list(self.characters.parameters()))]

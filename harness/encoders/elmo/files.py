@@ -45,7 +45,7 @@ class ElmoOptions:
     Attributes:
         dim: C, cells of each LSTM.
         projection_dim: P, width of a token and of each direction's states.
-        n_layers: LSTM layers.
+        num_layers: LSTM layers.
         cell_clip, proj_clip: bounds of the cell and of the projected state; None = none.
         use_skip_connections: whether each LSTM layer but the first adds its input to its output.
         dropout: that the model was trained with.
@@ -58,7 +58,7 @@ class ElmoOptions:
 
     dim: int
     projection_dim: int
-    n_layers: int
+    num_layers: int
     cell_clip: float | None
     proj_clip: float | None
     use_skip_connections: bool
@@ -80,7 +80,7 @@ class ElmoOptions:
             "lstm": {
                 "cell_clip": self.cell_clip,
                 "dim": self.dim,
-                "n_layers": self.n_layers,
+                "num_layers": self.num_layers,
                 "proj_clip": self.proj_clip,
                 "projection_dim": self.projection_dim,
                 "use_skip_connections": self.use_skip_connections,
@@ -113,7 +113,7 @@ def shapes(options: ElmoOptions) -> dict[str, tuple[int, ...]]:
         out |= {f"CNN_high_{k}/{b}": (total,) for b in ("b_carry", "b_transform")}
     out |= {PROJECTION: (total, o.projection_dim), "CNN_proj/b_proj": (o.projection_dim,)}
     for d in (0, 1):
-        for layer in range(o.n_layers):
+        for layer in range(o.num_layers):
             out[cell_key(d, layer, "W_0")] = (2 * o.projection_dim, 4 * o.dim)
             out[cell_key(d, layer, "B")] = (4 * o.dim,)
             out[cell_key(d, layer, "W_P_0")] = (o.dim, o.projection_dim)
@@ -208,7 +208,7 @@ def read_options(path: Path) -> ElmoOptions:
     options = ElmoOptions(
         dim=_whole(data, ("lstm", "dim"), path),
         projection_dim=_whole(data, ("lstm", "projection_dim"), path),
-        n_layers=_whole(data, ("lstm", "n_layers"), path),
+        num_layers=_whole(data, ("lstm", "num_layers"), path),
         cell_clip=_bound(lstm, "cell_clip", path),
         proj_clip=_bound(lstm, "proj_clip", path),
         use_skip_connections=skip,

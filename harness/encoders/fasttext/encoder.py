@@ -110,11 +110,11 @@ class SubwordTokenizer(WordTokenizer):
             self._blocks = [np.concatenate(self._blocks)]
         return self._blocks[0]
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         """As of word vectors; and by token ``composed_from_subwords``, by type ``types_composed``. Composed
         words are known words: they have a vector of their own."""
         types = sum(how == COMPOSED for how in self._seen.values())
-        report = super().report()
+        report = super().coverage()
         tokens = report["words_known"] - report["matched_exact"] - report["matched_lower"]
         return {**report, "composed_from_subwords": tokens, "types_composed": float(types)}
 
@@ -150,7 +150,7 @@ class FastTextEncoder(StaticEncoder):
             table, name=name, random_init=random_init, lower_fallback=lower_fallback, unknown=unknown
         )
         self.tokenizer = SubwordTokenizer(table, lower_fallback=lower_fallback)
-        self._drawn_vectors = torch.zeros(0, self.hidden)
+        self._drawn_vectors = torch.zeros(0, self.hidden_size)
 
     def restrict(self, words: Iterable[str]) -> None:
         super().restrict(words)
@@ -177,7 +177,7 @@ class FastTextEncoder(StaticEncoder):
             return torch.from_numpy(self.tokenizer.vectors()).to(self.table.device)
         more = len(self.tokenizer.composed) - len(self._drawn_vectors)
         if more > 0:
-            drawn = torch.randn(more, self.hidden) * self._facts.std
+            drawn = torch.randn(more, self.hidden_size) * self._facts.std
             self._drawn_vectors = torch.cat([self._drawn_vectors, drawn])
         return self._drawn_vectors.to(self.table.device)
 

@@ -1,6 +1,6 @@
 """Static word vectors: word2vec (Mikolov et al. 2013), GloVe (Pennington et al. 2014), fastText's .vec files.
 
-One unit a word, no special units. A word is looked up as it is written, then in lower case; what neither
+One token a word, no special tokens. A word is looked up as it is written, then in lower case; what neither
 finds is the one unknown word. Its vector is the file's own when the file has one, else a draw from a normal
 distribution with the table's standard deviation and mean 0.
 
@@ -19,8 +19,8 @@ from torch import nn
 
 from harness.core.fingerprint import data_fingerprint
 from harness.data.text import Text
-from harness.data.tokens import Encoded, UnitRow, Units
-from harness.encoders.base import Encoder, Group, Windowing
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
+from harness.encoders.base import Encoder, Group, WindowOptions
 from harness.encoders.download import single_file as files
 from harness.encoders.download import the_file
 from harness.encoders.static.vectors import VectorTable, describe, open_vectors
@@ -84,8 +84,8 @@ class WordTokenizer:
         self._seen: dict[str, int] = {}
         self._counts = {"words": 0, "words_known": 0, "matched_exact": 0, "matched_lower": 0, "texts_cut": 0}
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
-        """Windows of words; ``max_units`` counts words."""
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
+        """Windows of words; ``max_length`` counts words."""
         words = [t.words for t in texts]
         self._resolve({w for ws in words for w in ws})
         out = []
@@ -97,11 +97,13 @@ class WordTokenizer:
         self._count(words)
         return out
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         """Word vectors know no separators: always an error."""
         raise HarnessError("word vectors take the two texts of a pair apart: encoder.pairs=separate")
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         """By token ``words``, ``words_known``, ``matched_exact``, ``matched_lower``; by type ``types``,
         ``types_known``; ``texts_cut``; and ``file_words``, ``file_duplicates``, ``file_undecodable``."""
         known = sum(how != UNKNOWN for how in self._seen.values())
@@ -164,7 +166,7 @@ class StaticEncoder(Encoder):
         unknown: str = "auto",
     ) -> None:
         super().__init__()
-        self.name, self.hidden, self.n_layers, self.max_units = name, table.facts.dim, 0, None
+        self.name, self.hidden_size, self.num_layers, self.max_length = name, table.facts.dim, 0, None
         self.pooling, self.pairs = "mean", "separate"
         self.tokenizer = WordTokenizer(table, lower_fallback=lower_fallback)
         self.random_init = random_init
@@ -178,12 +180,12 @@ class StaticEncoder(Encoder):
         self._first = data_fingerprint(vector.tolist())
         self.table = nn.Parameter(torch.from_numpy(matrix))
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         """States (B, S, H): the table's rows."""
         self._draw()
-        states = self._states(units.inputs["input_ids"])
-        states = states * units.mask[..., None]
-        return Encoded(states, layers=states[None] if all_layers else None)
+        states = self._states(tokens.inputs["input_ids"])
+        states = states * tokens.mask[..., None]
+        return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
     def restrict(self, words: Iterable[str]) -> None:
         """Keep only the rows that ``words`` use and the unknown word's: call once, with every word of the

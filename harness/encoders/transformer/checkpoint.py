@@ -39,7 +39,7 @@ def load_transformer(
         random_init: the same architecture with weights from torch's global generator, without a pooler.
         cache_dir: the harness's own files.
         causal: whether the family looks back only; a checkpoint of the other kind is refused.
-        added: units beyond the table (see :class:`TransformerEncoder`); their ids start at the table's size.
+        added: tokens beyond the table (see :class:`TransformerEncoder`); their ids start at the table's size.
         options: whatever else decides the encoder's states; enters the fingerprint.
 
     Raises:
@@ -104,7 +104,7 @@ def load_tokenizer(folder: Path, files: Mapping[str, Path], model: Any) -> HFTok
         unknown=unknown,
         pad_id=pad if pad is not None and pad < rows else 0,
         types=(getattr(model.config, "type_vocab_size", 0) or 0) > 1,
-        max_units=position_limit(model),
+        max_length=position_limit(model),
     )
 
 

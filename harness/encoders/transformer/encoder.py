@@ -1,7 +1,7 @@
-"""Transformers of any architecture that ``AutoModel`` knows, as encoders over units.
+"""Transformers of any architecture that ``AutoModel`` knows, as encoders over tokens.
 
 Nothing here names an architecture. What must be known of one is found in its structure or by running it
-once on a few units: which of its modules are layers, which parameters come before and after them, how
+once on a few tokens: which of its modules are layers, which parameters come before and after them, how
 positions are counted, whether it looks ahead.
 """
 
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.core.fingerprint import data_fingerprint
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder, Group
 from harness.encoders.transformer.tokenizer import HFTokenizer
 
@@ -35,7 +35,7 @@ class TransformerEncoder(Encoder):
         pooling: ``cls`` or ``last``.
         identity: gives the hex digest of files and options, which takes reading them all, so it waits until
             it is asked for; None = of the weights as they are then.
-        added: number of units beyond the model's table that rows may hold (GPT's start, delimiter, extract).
+        added: number of tokens beyond the model's table that rows may hold (GPT's start, delimiter, extract).
             Their vectors start as the mean of the table, so that nothing of them depends on a seed, and are
             kept apart from it.
     """
@@ -54,7 +54,7 @@ class TransformerEncoder(Encoder):
         self.model = model
         self.tokenizer: HFTokenizer = tokenizer
         self.name, self.pooling, self.pairs = name, pooling, "joint"
-        self.max_units = tokenizer.max_units
+        self.max_length = tokenizer.max_length
         self.has_pooler = getattr(model, "pooler", None) is not None
         self._identity = identity
         self._takes = frozenset(inspect.signature(model.forward).parameters)
@@ -66,22 +66,22 @@ class TransformerEncoder(Encoder):
             else None
         )
         self.structure = trace(self)
-        self.hidden, self.n_layers = self.structure.hidden, self.structure.n_layers
+        self.hidden_size, self.num_layers = self.structure.hidden_size, self.structure.num_layers
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        mask = units.mask
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        mask = tokens.mask
         inputs: dict[str, Any] = {"attention_mask": mask.long(), "return_dict": True}
         if "position_ids" in self._takes:
-            # counted over real units, so that padding on either side changes nothing
+            # counted over real tokens, so that padding on either side changes nothing
             inputs["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0) + self._first_position
-        if "token_type_ids" in units.inputs:
-            inputs["token_type_ids"] = units.inputs["token_type_ids"]
-        inputs |= self._embedded(units.inputs["input_ids"])
+        if "token_type_ids" in tokens.inputs:
+            inputs["token_type_ids"] = tokens.inputs["token_type_ids"]
+        inputs |= self._embedded(tokens.inputs["input_ids"])
         out = self.model(output_hidden_states=all_layers, **inputs)
-        return Encoded(
-            states=out.last_hidden_state,
-            layers=torch.stack(out.hidden_states) if all_layers else None,
-            pooled=out.pooler_output if self.has_pooler else None,
+        return EncoderOutput(
+            last_hidden_state=out.last_hidden_state,
+            hidden_states=torch.stack(out.hidden_states) if all_layers else None,
+            pooler_output=out.pooler_output if self.has_pooler else None,
         )
 
     def _embedded(self, ids: Tensor) -> dict[str, Tensor]:
@@ -131,11 +131,11 @@ class TransformerEncoder(Encoder):
 
 
 class TableEncoder(Encoder):
-    """A sub-word embedding table alone: no positions, no context, no special units, rows of any length.
+    """A sub-word embedding table alone: no positions, no context, no special tokens, rows of any length.
 
     Args:
         weight: (V, H), shared with the model it comes from, not copied.
-        tokenizer: without special units.
+        tokenizer: without special tokens.
         identity: gives the fingerprint.
     """
 
@@ -145,13 +145,13 @@ class TableEncoder(Encoder):
         super().__init__()
         self.weight = weight
         self.tokenizer: HFTokenizer = tokenizer
-        self.name, self.hidden, self.n_layers = name, weight.shape[1], 0
-        self.max_units, self.pooling, self.pairs = None, "mean", "separate"
+        self.name, self.hidden_size, self.num_layers = name, weight.shape[1], 0
+        self.max_length, self.pooling, self.pairs = None, "mean", "separate"
         self._identity = identity
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        states = F.embedding(units.inputs["input_ids"], self.weight) * units.mask[..., None]
-        return Encoded(states=states, layers=states[None] if all_layers else None)
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        states = F.embedding(tokens.inputs["input_ids"], self.weight) * tokens.mask[..., None]
+        return EncoderOutput(last_hidden_state=states, hidden_states=states[None] if all_layers else None)
 
     def layer_groups(self) -> list[Group]:
         return [(EMBEDDINGS, [self.weight])]
@@ -174,24 +174,24 @@ def reserved_positions(model: nn.Module) -> int:
 
 
 def position_limit(model: Any) -> int | None:
-    """Most units of a row: what the configuration's position table holds less what is reserved in it."""
+    """Most tokens of a row: what the configuration's position table holds less what is reserved in it."""
     size = getattr(model.config, "max_position_embeddings", None)
     return None if not size or size < 0 else int(size) - reserved_positions(model)
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a run on a few units tells about a model.
+    """What a run on a few tokens tells about a model.
 
     Attributes:
-        hidden: H; n_layers: L; causal: whether states never depend on later units.
+        hidden_size: H; num_layers: L; causal: whether states never depend on later tokens.
         layers: path of the module list that holds the layers; ``distinct`` its length.
         after: module path -> number of layers begun when it ran, for modules outside the list.
         tables: paths of the embedding tables.
     """
 
-    hidden: int
-    n_layers: int
+    hidden_size: int
+    num_layers: int
     causal: bool
     layers: str
     distinct: int
@@ -233,7 +233,7 @@ def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
 
 @torch.no_grad()
 def trace(encoder: TransformerEncoder) -> Structure:
-    """Run ``encoder`` on two rows of two units that differ in the second, and watch its modules run."""
+    """Run ``encoder`` on two rows of two tokens that differ in the second, and watch its modules run."""
     path, layers = layer_list(encoder)
     begun = 0
     after: dict[str, int] = {}
@@ -264,9 +264,9 @@ def trace(encoder: TransformerEncoder) -> Structure:
             handle.remove()
     distinct = len(layers)
     return Structure(
-        hidden=out.states.shape[-1],
-        n_layers=len(out.layers) - 1,
-        causal=_is_causal(out.states),
+        hidden_size=out.last_hidden_state.shape[-1],
+        num_layers=len(out.hidden_states) - 1,
+        causal=_is_causal(out.last_hidden_state),
         layers=path,
         distinct=distinct,
         after={name: min(count, distinct) for name, count in after.items()},
@@ -274,25 +274,25 @@ def trace(encoder: TransformerEncoder) -> Structure:
     )
 
 
-def _two_rows(encoder: TransformerEncoder) -> Units:
+def _two_rows(encoder: TransformerEncoder) -> TokenBatch:
     table = encoder.model.get_input_embeddings().weight
     ids = torch.tensor([[1, 1], [1, 2]], device=table.device).clamp(max=len(table) - 1)
     ones = torch.ones_like(ids)
     inputs = {"input_ids": ids} | ({"token_type_ids": ones * 0} if encoder.tokenizer.types else {})
     none = torch.zeros(2, dtype=torch.long)
-    return Units(
+    return TokenBatch(
         inputs,
         ones.bool(),
         ones,
         torch.stack([ones, ones], -1),
         ones,
-        word_units=ones,
+        word_to_token=ones,
         example=none,
         window=none,
     )
 
 
 def _is_causal(states: Tensor) -> bool:
-    """(2, 2, H) states of two rows that differ in their second unit only."""
+    """(2, 2, H) states of two rows that differ in their second token only."""
     change = (states[0] - states[1]).abs().amax(-1)
     return bool(change[0] <= 1e-5 * change[1])

@@ -1,6 +1,6 @@
 """GPT and its kin (Radford et al. 2018, 2019): decoders that look back only, from any checkpoint.
 
-A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three units
+A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three tokens
 are new: their vectors start as the mean of the embedding table and train with the embeddings. A row's natural
 vector is its last unit's. Single texts stand as in pretraining, or between ``<start>`` and ``<extract>`` as
 in that paper with ``frame: all``; then frozen features see two vectors that nothing has trained.
@@ -25,7 +25,7 @@ def load(
 
     Args:
         name, path, random_init, cache_dir: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
-        frame: which rows get start and extract units: ``pairs`` or ``all``.
+        frame: which rows get start and extract tokens: ``pairs`` or ``all``.
 
     Raises:
         HarnessError: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.

@@ -1,4 +1,4 @@
-"""Templates: which special units a row has around its texts, read off a tokenizer or given."""
+"""Templates: which special tokens a row has around its texts, read off a tokenizer or given."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from harness.errors import HarnessError
 
 ID, TYPE, WORD, START, END, SEGMENT = range(6)
-"""Columns of a block: one row a unit."""
+"""Columns of a block: one row a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A part of a template: the special units ``ids`` with ``types``, or text number ``text`` of one type."""
+    """A part of a template: the special tokens ``ids`` with ``types``, or text number ``text`` of one type."""
 
     ids: tuple[int, ...] = ()
     types: tuple[int, ...] = ()
     text: int = -1
 
     def block(self) -> np.ndarray:
-        """(len(ids), 6) rows of these special units."""
+        """(len(ids), 6) rows of these special tokens."""
         out = np.zeros((len(self.ids), 6), dtype=np.int64)
         out[:, ID], out[:, TYPE] = self.ids, self.types
         out[:, [WORD, SEGMENT]] = -1
@@ -33,7 +33,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Template:
-    """Special units and texts of a row, in order."""
+    """Special tokens and texts of a row, in order."""
 
     slots: tuple[Slot, ...]
 
@@ -49,7 +49,7 @@ class Template:
 
     @property
     def specials(self) -> int:
-        """Number of special units."""
+        """Number of special tokens."""
         return sum(len(s.ids) for s in self.slots)
 
     @property
@@ -87,27 +87,27 @@ def read_template(backend: Any, *, pair: bool) -> Template:
     done = backend.post_process(probe, probe if pair else None, True)
     slots: list[Slot] = []
     seen = 0
-    for unit, kind, special in zip(done.ids, done.type_ids, done.special_tokens_mask, strict=True):
+    for token, kind, special in zip(done.ids, done.type_ids, done.special_tokens_mask, strict=True):
         if not special:
             text, place = divmod(seen, len(probe.ids))
             seen += 1
             if place == 0:
                 slots.append(Slot(text=text, types=(kind,)))
         elif slots and slots[-1].text < 0:
-            slots[-1] = Slot((*slots[-1].ids, unit), (*slots[-1].types, kind))
+            slots[-1] = Slot((*slots[-1].ids, token), (*slots[-1].types, kind))
         else:
-            slots.append(Slot((unit,), (kind,)))
+            slots.append(Slot((token,), (kind,)))
     if seen != texts * len(probe.ids):
-        raise HarnessError("this tokenizer's post-processor changes the text's own units: not supported")
+        raise HarnessError("this tokenizer's post-processor changes the text's own tokens: not supported")
     return Template(tuple(slots))
 
 
 def _probe(backend: Any) -> Any:
-    """An encoding, without special units, of anything that is not empty."""
+    """An encoding, without special tokens, of anything that is not empty."""
     size = backend.get_vocab_size(with_added_tokens=False)
     pieces = (backend.id_to_token(i) for i in range(size))
     for text in itertools.chain(("a", "the", "1", ".", "가"), pieces):
         encoding = backend.encode(text, add_special_tokens=False) if text else None
         if encoding is not None and encoding.ids:
             return encoding
-    raise HarnessError("this tokenizer makes no unit of anything: its files are damaged")
+    raise HarnessError("this tokenizer makes no token of anything: its files are damaged")

@@ -1,8 +1,8 @@
 """Sub-word tokenisation of raw text with fast tokenizers: pieces aligned with words, windows, pairs.
 
-Each text is tokenised once, as a whole and without special units; windows are then cut from its pieces and
-the special units set around each of them as the tokenizer's own template says (BERT: [CLS] a [SEP] b [SEP],
-RoBERTa: <s> a </s></s> b </s>). Names of special units inside a text ("[SEP]" typed by someone) are text.
+Each text is tokenised once, as a whole and without special tokens; windows are then cut from its pieces and
+the special tokens set around each of them as the tokenizer's own template says (BERT: [CLS] a [SEP] b [SEP],
+RoBERTa: <s> a </s></s> b </s>). Names of special tokens inside a text ("[SEP]" typed by someone) are text.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 import numpy as np
 
 from harness.data.text import Text
-from harness.data.tokens import UnitRow
+from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
-from harness.encoders.base import Windowing
+from harness.encoders.base import WindowOptions
 from harness.encoders.transformer.template import END, ID, SEGMENT, START, TYPE, WORD, Template, plain
 from harness.errors import HarnessError
 
 MUCH_UNKNOWN = 0.1
-"""Share of unknown units from which a tokenizer does not fit its texts."""
+"""Share of unknown tokens from which a tokenizer does not fit its texts."""
 _BATCH = 1024
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(slots=True)
 class _Pieces:
-    """A tokenised text: (S, 6) units and the first unit of each of its W words (-1 = deleted)."""
+    """A tokenised text: (S, 6) tokens and the first token of each of its W words (-1 = deleted)."""
 
     source: Text
     block: np.ndarray
-    first_unit: np.ndarray
+    first_token: np.ndarray
 
 
 @dataclass
@@ -44,11 +44,11 @@ class HFTokenizer:
 
     Attributes:
         backend: the fast tokenizer, a ``tokenizers.Tokenizer``; see :func:`plain`.
-        single, pair: templates of one text and of two; ``empty`` for a row that would have no unit.
+        single, pair: templates of one text and of two; ``empty`` for a row that would have no token.
         unknown: id of the unknown piece, if there is one.
         pad_id: fills ``input_ids`` (never looked at: masks come from lengths).
         types: whether rows carry ``token_type_ids``.
-        max_units: longest row the encoder takes; None = any.
+        max_length: longest row the encoder takes; None = any.
     """
 
     backend: Any
@@ -58,14 +58,14 @@ class HFTokenizer:
     unknown: int | None = None
     pad_id: int = 0
     types: bool = False
-    max_units: int | None = None
+    max_length: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     _warned: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         plain(self.backend)
         self.counts = dict.fromkeys(
-            ("texts", "texts_cut", "firsts_cut", "words", "words_deleted", "units", "unknown_units"), 0
+            ("texts", "texts_cut", "firsts_cut", "words", "words_deleted", "tokens", "unknown_tokens"), 0
         )
 
     @property
@@ -73,21 +73,23 @@ class HFTokenizer:
         return {"input_ids": self.pad_id, "token_type_ids": 0}
 
     def table(self) -> HFTokenizer:
-        """The same pieces for a context-free table: no special units, no pairs, rows of any length."""
+        """The same pieces for a context-free table: no special tokens, no pairs, rows of any length."""
         return HFTokenizer(
             self.backend,
             Template.of(0),
             unknown=self.unknown,
             pad_id=self.pad_id,
             types=False,
-            max_units=None,
+            max_length=None,
         )
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
         room = self._room(windowing, self.single)
         return [self._windows(self.single, [], pieces, room, windowing) for pieces in self._encode(texts)]
 
-    def pair_rows(self, pairs: Sequence[tuple[Text, Text]], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize_pairs(
+        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
+    ) -> list[list[TokenizedWindow]]:
         if self.pair is None:
             raise HarnessError("this encoder takes no joint pairs: set encoder.pairs=separate")
         room = self._room(windowing, self.pair)
@@ -95,30 +97,30 @@ class HFTokenizer:
         rows = self._truncated if windowing.truncate else self._windowed
         return [rows(a, b, room, windowing) for a, b in zip(firsts, seconds, strict=True)]
 
-    def report(self) -> dict[str, float]:
-        """Counts so far, and ``unknown_share`` of all units of text. Warns, once, when it exceeds a tenth:
+    def coverage(self) -> dict[str, float]:
+        """Counts so far, and ``unknown_share`` of all tokens of text. Warns, once, when it exceeds a tenth:
         the tokenizer does not know these texts' script or spelling."""
-        share = self.counts["unknown_units"] / max(1, self.counts["units"])
+        share = self.counts["unknown_tokens"] / max(1, self.counts["tokens"])
         if share > MUCH_UNKNOWN and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{share:.0%} of the tokenizer's units are unknown: it does not fit these texts (a "
+                f"{share:.0%} of the tokenizer's tokens are unknown: it does not fit these texts (a "
                 "lower-casing BERT takes Hangul apart, for one); choose a cased, multilingual or the "
                 "language's own model",
                 stacklevel=2,
             )
         return {**self.counts, "unknown_share": share}
 
-    def _room(self, windowing: Windowing, template: Template) -> int | None:
+    def _room(self, windowing: WindowOptions, template: Template) -> int | None:
         """Units of text in a row; None = any number."""
-        limits = [n for n in (windowing.max_units, self.max_units) if n is not None]
+        limits = [n for n in (windowing.max_length, self.max_length) if n is not None]
         if not limits:
             return None
         room = min(limits) - template.specials
         if room < 1:
             raise HarnessError(
-                f"rows of {min(limits)} units hold {template.specials} special units and no text: "
-                "raise trainer.max_units"
+                f"rows of {min(limits)} tokens hold {template.specials} special tokens and no text: "
+                "raise trainer.max_length"
             )
         return room
 
@@ -135,15 +137,15 @@ class HFTokenizer:
         block = np.zeros((len(encoding.ids), 6), dtype=np.int64)
         block[:, ID] = encoding.ids
         raw = np.asarray(encoding.offsets, dtype=np.int64)
-        block[:, WORD], block[:, START : END + 1], first_unit = align(text, raw)
+        block[:, WORD], block[:, START : END + 1], first_token = align(text, raw)
         counts = self.counts
         counts["texts"] += 1
-        counts["words"] += len(first_unit)
-        counts["words_deleted"] += int((first_unit < 0).sum())
-        counts["units"] += len(block)
+        counts["words"] += len(first_token)
+        counts["words_deleted"] += int((first_token < 0).sum())
+        counts["tokens"] += len(block)
         if self.unknown is not None:
-            counts["unknown_units"] += int((block[:, ID] == self.unknown).sum())
-        return _Pieces(text, block, first_unit)
+            counts["unknown_tokens"] += int((block[:, ID] == self.unknown).sum())
+        return _Pieces(text, block, first_token)
 
     def _windows(
         self,
@@ -151,8 +153,8 @@ class HFTokenizer:
         before: list[np.ndarray],
         last: _Pieces,
         room: int | None,
-        windowing: Windowing,
-    ) -> list[UnitRow]:
+        windowing: WindowOptions,
+    ) -> list[TokenizedWindow]:
         """One row for each window over ``last``, the texts ``before`` it repeated in each."""
         n = len(last.block)
         if room is None:
@@ -161,7 +163,7 @@ class HFTokenizer:
             wins = [(0, min(n, room))]
             self.counts["texts_cut"] += n > room
         else:
-            wins = windows(n, room, windowing.overlap)
+            wins = windows(n, room, windowing.stride)
         owner = owners(n, wins) if len(wins) > 1 or windowing.truncate else np.zeros(n, dtype=np.int64)
         return [
             self._row(template, before, last, (start, length), owner == index, index)
@@ -176,26 +178,28 @@ class HFTokenizer:
         window: tuple[int, int],
         owned: np.ndarray,
         index: int,
-    ) -> UnitRow:
+    ) -> TokenizedWindow:
         start, length = window
         block, at = template.fill([*before, last.block[start : start + length]])
         if not len(block) and self.empty is not None:
             block, at = self.empty.fill([])
-        has = last.first_unit >= 0
-        has[has] = owned[last.first_unit[has]]
+        has = last.first_token >= 0
+        has[has] = owned[last.first_token[has]]
         inputs = {"input_ids": block[:, ID].copy()}
         if self.types:
             inputs["token_type_ids"] = block[:, TYPE].copy()
-        return UnitRow(
+        return TokenizedWindow(
             inputs=inputs,
             word_ids=block[:, WORD].copy(),
             offsets=block[:, START : END + 1].copy(),
-            segment=block[:, SEGMENT].copy(),
-            word_units=np.where(has, last.first_unit - start + at, -1),
+            sequence_ids=block[:, SEGMENT].copy(),
+            word_to_token=np.where(has, last.first_token - start + at, -1),
             window=index,
         )
 
-    def _truncated(self, a: _Pieces, b: _Pieces, room: int | None, windowing: Windowing) -> list[UnitRow]:
+    def _truncated(
+        self, a: _Pieces, b: _Pieces, room: int | None, windowing: WindowOptions
+    ) -> list[TokenizedWindow]:
         """One row; the longer text is shortened until both fit."""
         assert self.pair is not None
         first, second = len(a.block), len(b.block)
@@ -208,7 +212,9 @@ class HFTokenizer:
         owner = owners(len(b.block), wins)
         return [self._row(self.pair, [a.block[:first]], b, wins[0], owner == 0, 0)]
 
-    def _windowed(self, a: _Pieces, b: _Pieces, room: int | None, windowing: Windowing) -> list[UnitRow]:
+    def _windowed(
+        self, a: _Pieces, b: _Pieces, room: int | None, windowing: WindowOptions
+    ) -> list[TokenizedWindow]:
         """Windows over the second text, the first (cut to ``max_first``) repeated in each."""
         assert self.pair is not None
         first = a.block
@@ -220,10 +226,10 @@ class HFTokenizer:
         left = room - len(first)
         if left < 1:
             raise HarnessError(
-                f"the first text takes {len(first)} units and leaves no room for the second in rows of "
+                f"the first text takes {len(first)} tokens and leaves no room for the second in rows of "
                 f"{room + self.pair.specials}: {a.source.text[:200]!r}; shorten it, lower the bound on first "
-                "texts (max_first) or raise trainer.max_units"
+                "texts (max_first) or raise trainer.max_length"
             )
-        overlap = min(windowing.overlap, left // 2)  # a long first text leaves less than the overlap wanted
-        fitted = Windowing(windowing.max_units, overlap, False, windowing.max_first)
+        stride = min(windowing.stride, left // 2)  # a long first text leaves less than the stride wanted
+        fitted = WindowOptions(windowing.max_length, stride, False, windowing.max_first)
         return self._windows(self.pair, [first], b, left, fitted)

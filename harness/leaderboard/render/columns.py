@@ -66,9 +66,9 @@ def _span(row: Row) -> str:
 def _count(value: float | None) -> str:
     if value is None:
         return ""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, token in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
-            return f"{value / size:.3g}{unit}"
+            return f"{value / size:.3g}{token}"
     return f"{value:.0f}"
 
 

@@ -267,7 +267,7 @@ def elmo(
     options = ElmoOptions(
         dim=whole("cells", cells),
         projection_dim=whole("projection", projection),
-        n_layers=whole("layers", layers),
+        num_layers=whole("layers", layers),
         cell_clip=bound,
         proj_clip=bound,
         use_skip_connections=truth("encoder.skip", skip),

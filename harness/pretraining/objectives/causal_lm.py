@@ -8,7 +8,7 @@ each part) with a mask over what is to come: with BERT's rows and its vocabulary
 model and a BERT of the same size differ in nothing but mask and objective.
 
 **Held out.** Each document is read alone, behind ``<|endoftext|>``; a document that is longer than the model
-reaches is read in windows that overlap by half, each unit predicted in the window that shows most before it.
+reaches is read in windows that overlap by half, each token predicted in the window that shows most before it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from harness.data.targets import IGNORE_INDEX
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.text.corpus import Corpus, Document
@@ -42,7 +43,6 @@ from harness.pretraining.text.tokenizers import END, byte_pair_tokenizer
 
 BLOCKS = ("gpt2", "bert")
 STREAM = "stream"
-NO_LOSS = -100
 
 
 class CausalLM(Objective):
@@ -51,11 +51,11 @@ class CausalLM(Objective):
     Args:
         block: sizes.
         recipe: rates.
-        vocabulary: most units.
+        vocabulary: most tokens.
         batch_rows: blocks a step.
         kind: ``gpt2`` or ``bert``, which block.
         rows: ``stream``, or as for :class:`harness.pretraining.objectives.masked_lm.MaskedLM`; then ``batch_rows`` counts
-            rows of full length, or as many more shorter ones as hold as many units.
+            rows of full length, or as many more shorter ones as hold as many tokens.
         long_from: with ``line``, passes after which it is ``mixed``.
         tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.text.shared_tokenizer`).
     """
@@ -157,18 +157,18 @@ class CausalLM(Objective):
             yield self._batch([rows[i] for i in chosen])
 
     def _batch(self, rows: Sequence[Pieces]) -> Batch:
-        ids = padded([r.ids for r in rows], NO_LOSS)
+        ids = padded([r.ids for r in rows], IGNORE_INDEX)
         labels = ids[:, 1:]
-        shown = np.where(ids[:, :-1] == NO_LOSS, self.end, ids[:, :-1])
-        tokens = int(((labels != NO_LOSS) & (labels != self.end)).sum())
+        shown = np.where(ids[:, :-1] == IGNORE_INDEX, self.end, ids[:, :-1])
+        tokens = int(((labels != IGNORE_INDEX) & (labels != self.end)).sum())
         tensors = {"input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels.copy())}
         return Batch(tensors, tokens=tokens, words=int(sum(r.words[1:].sum() for r in rows)))
 
     def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
         labels = batch.tensors["labels"]
         logits = model(input_ids=batch.tensors["input_ids"]).logits.float()
-        mean = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LOSS)
-        predicted = int((labels != NO_LOSS).sum())
+        mean = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE_INDEX)
+        predicted = int((labels != IGNORE_INDEX).sum())
         return Loss(mean, float(mean.detach()) * predicted, predicted)
 
     @torch.no_grad()
@@ -181,10 +181,10 @@ class CausalLM(Objective):
         for at in range(0, len(rows), self.batch_rows):
             part = rows[at : at + self.batch_rows]
             shown = torch.from_numpy(padded([w[0] for w in part], self.end)).to(device)
-            labels = torch.from_numpy(padded([w[1] for w in part], NO_LOSS)).to(device)
+            labels = torch.from_numpy(padded([w[1] for w in part], IGNORE_INDEX)).to(device)
             logits = model(input_ids=shown).logits.float()
             nll += float(_summed(logits, labels))
-            predicted += int((labels != NO_LOSS).sum())
+            predicted += int((labels != IGNORE_INDEX).sum())
         return HeldOut(
             nll,
             int(predicted),
@@ -197,7 +197,7 @@ class CausalLM(Objective):
         )
 
     def windows(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """What is shown and what is to be predicted; each unit of the document exactly once."""
+        """What is shown and what is to be predicted; each token of the document exactly once."""
         width = self.block.positions
         whole = np.concatenate([[self.end], ids])
         done, start = 0, 0
@@ -206,7 +206,7 @@ class CausalLM(Objective):
                 whole[start : start + width][: len(ids) - start],
                 ids[start : start + width].copy(),
             )
-            labels[: done - start] = NO_LOSS
+            labels[: done - start] = IGNORE_INDEX
             yield shown, labels
             done = start + len(labels)
             start = max(done - width // 2, start + 1)
@@ -223,7 +223,7 @@ class CausalLM(Objective):
 
 
 def _summed(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LOSS, reduction="sum")
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
 
 
 def joined(documents: Sequence[Document]) -> list[str]:

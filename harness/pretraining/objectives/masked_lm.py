@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from harness.data.targets import IGNORE_INDEX
 from harness.errors import HarnessError
 from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
 from harness.pretraining.objectives.next_sentence import CLS, SEP, Row, pairs
@@ -50,7 +51,6 @@ CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 ROUNDS = 7
 MEASURED = 50_000
 """About so many held-out pieces are measured: each row is read once a round."""
-NO_LOSS = -100
 PAD, MASK = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]")
 
 
@@ -64,7 +64,7 @@ class MaskedLM(Objective):
         lower: ignore case and accents.
         rows: ``document`` = neighbouring lines together up to the longest row, ``line`` = one a row,
             ``mixed`` = in each pass half of the documents so, half so.
-        batch_rows: rows of full length a step, or as many more shorter ones as hold as many units.
+        batch_rows: rows of full length a step, or as many more shorter ones as hold as many tokens.
         next_sentence: train the pooler, too.
         long_from: with ``line``, passes after which it is ``mixed``.
         tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.text.shared_tokenizer`).
@@ -134,8 +134,8 @@ class MaskedLM(Objective):
     def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, epoch])
         rows = self._rows(rng, epoch=epoch)
-        units = self.batch_rows * self.block.positions
-        for chosen in batched([len(r.ids) for r in rows], units, rng):
+        tokens = self.batch_rows * self.block.positions
+        for chosen in batched([len(r.ids) for r in rows], tokens, rng):
             yield self._batch([rows[i] for i in chosen], rng)
 
     def _batch(self, rows: Sequence[Row], rng: np.random.Generator) -> Batch:
@@ -247,7 +247,7 @@ def _encode(model: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _predict(model: Any, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (N, V) and the true pieces (N,) where there is a label: nothing is computed elsewhere."""
-    at = labels != NO_LOSS
+    at = labels != IGNORE_INDEX
     return model.cls.predictions(states[at]).float(), labels[at]
 
 
@@ -257,7 +257,7 @@ def _single(row: Pieces) -> Row:
 
 
 def mask(ids: np.ndarray, *, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """What is shown and what is to be predicted (``NO_LOSS`` elsewhere), for (B, S) ids of ``size`` kinds.
+    """What is shown and what is to be predicted (``IGNORE_INDEX`` elsewhere), for (B, S) ids of ``size`` kinds.
 
     In each row 15 % of the pieces of text, rounded, at least one; special and unknown ones never.
     """
@@ -269,11 +269,11 @@ def mask(ids: np.ndarray, *, size: int, rng: np.random.Generator) -> tuple[np.nd
     shown = np.where(chosen & (how < MASKED), MASK, ids)
     instead = rng.integers(len(SPECIAL), max(size, len(SPECIAL) + 1), ids.shape)
     shown = np.where(chosen & (how >= 1 - RANDOM), instead, shown)
-    return shown, np.where(chosen, ids, NO_LOSS)
+    return shown, np.where(chosen, ids, IGNORE_INDEX)
 
 
 def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
     """The pieces of text of each row numbered; those whose number is ``offset`` modulo the rounds masked."""
     text = ids >= len(SPECIAL)
     chosen = text & ((text.long().cumsum(1) - 1) % ROUNDS == offset)
-    return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, NO_LOSS)
+    return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, IGNORE_INDEX)

@@ -15,7 +15,7 @@ CLS, SEP = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Ids with special units, their segments, words that begin in it, and whether b follows a (1 = no)."""
+    """Ids with special tokens, their segments, words that begin in it, and whether b follows a (1 = no)."""
 
     ids: np.ndarray
     segments: np.ndarray
@@ -24,7 +24,7 @@ class Row:
 
 
 def pairs(documents: Sequence[list[Pieces]], room: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Rows of two stretches of at most ``room`` units together; in half of them, as far as there is more than
+    """Rows of two stretches of at most ``room`` tokens together; in half of them, as far as there is more than
     one document, the second comes from another document."""
     for number, document in enumerate(documents):
         at = 0

@@ -22,7 +22,7 @@ Scores = Callable[[Tensor, Tensor], Tensor]
 
 
 UNITS = 100_000
-"""Most units that are shown to the model: a line is as many rows as it has pieces."""
+"""Most tokens that are shown to the model: a line is as many rows as it has pieces."""
 
 
 def spread(lengths: Sequence[int], most: int) -> list[int]:
@@ -44,7 +44,7 @@ def pseudo_perplexity(
     """Pseudo-perplexity per piece, and how many pieces it is over.
 
     Args:
-        rows: ids of each text with its special units.
+        rows: ids of each text with its special tokens.
         scores: of (B, S) shown ids the (B, V) scores at the (B,) places.
         mask: id that hides a piece.
         first_text: ids from this one on are pieces of text; others are not predicted.

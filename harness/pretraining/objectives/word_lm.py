@@ -9,7 +9,7 @@ added (section 4.6)
 
     alpha * mean(dropped h_t ^ 2) + beta * mean((h_t+1 - h_t) ^ 2)          h: states of the top layer
 
-A backward model reads every document from its last unit to its first, ``xxbos`` last, as the encoder does.
+A backward model reads every document from its last token to its first, ``xxbos`` last, as the encoder does.
 
 **Held out.** Each document is read alone, from ``xxbos`` on; its own ``xxbos`` is not predicted.
 """
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from harness.data.targets import IGNORE_INDEX
 from harness.encoders.awd_lstm.checkpoint import write_model
 from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, fastai_tokens
 from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, row_dropout
@@ -36,7 +37,6 @@ from harness.pretraining.text.packing import Pieces, beginnings, padded, unigram
 MARKERS = (UNKNOWN, PAD, BOS, "xxeos", "xxfld", REP, WREP, UP, MAJ)
 """The first rows of fastai's vocabularies, in its order."""
 CHUNK = 256
-NO_LOSS = -100
 
 
 class WordLM(Objective):
@@ -49,7 +49,7 @@ class WordLM(Objective):
         backwards: read from right to left.
         max_vocabulary, min_frequency: which words get rows; the others are ``xxunk``.
         batch_rows: parallel streams.
-        bptt: units the gradient goes back through, on average.
+        bptt: tokens the gradient goes back through, on average.
         alpha, beta: of the activation's and the temporal activation's regularisation.
     """
 
@@ -91,7 +91,7 @@ class WordLM(Objective):
         longest = self.tokens_per_epoch // self.batch_rows
         if longest < 2:
             raise HarnessError(
-                f"encoder.batch_rows={self.batch_rows}: the corpus has {self.tokens_per_epoch} units only"
+                f"encoder.batch_rows={self.batch_rows}: the corpus has {self.tokens_per_epoch} tokens only"
             )
 
     def _numbered(self, tokens: Sequence[str], words: np.ndarray) -> Pieces:
@@ -153,7 +153,7 @@ class WordLM(Objective):
         for at in range(0, len(documents), self.batch_rows):
             rows = documents[at : at + self.batch_rows]
             shown = padded([np.concatenate([[self.begin], ids[:-1]]) for ids in rows], 0)
-            gold = padded(rows, NO_LOSS)
+            gold = padded(rows, IGNORE_INDEX)
             hidden = None
             for start in range(0, gold.shape[1], CHUNK):
                 here = slice(start, start + CHUNK)
@@ -161,8 +161,10 @@ class WordLM(Objective):
                 labels = torch.from_numpy(gold[:, here].copy()).to(device)
                 hidden = out.hidden
                 logits = out.logits.float().flatten(0, 1)
-                nll += float(F.cross_entropy(logits, labels.flatten(), ignore_index=NO_LOSS, reduction="sum"))
-                predicted += int((labels != NO_LOSS).sum())
+                nll += float(
+                    F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
+                )
+                predicted += int((labels != IGNORE_INDEX).sum())
         unknown = sum(int((d.ids == self.unknown).sum()) for d in self.test)
         words = sum(int(d.words.sum()) for d in self.test)
         return HeldOut(

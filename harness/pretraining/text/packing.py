@@ -64,7 +64,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A tokenised text: ``ids`` (S,) and, for each unit, how many words of the text begin in it (S,)."""
+    """A tokenised text: ``ids`` (S,) and, for each token, how many words of the text begin in it (S,)."""
 
     ids: np.ndarray
     words: np.ndarray
@@ -83,12 +83,12 @@ class Pieces:
 def unigram_nll(
     train: Iterable[np.ndarray], asked: Iterable[np.ndarray], *, size: int, first: int = 0
 ) -> float:
-    """Nats that the units' own frequencies give a text, summed: what a model that reads anything is below.
+    """Nats that the tokens' own frequencies give a text, summed: what a model that reads anything is below.
 
     Args:
         train, asked: ids (S,) of the training text and of the held-out one.
         size: of the vocabulary; one is added to each count.
-        first: units below are special, and neither counted nor asked.
+        first: tokens below are special, and neither counted nor asked.
     """
     counts, wanted = (
         np.bincount(np.concatenate([np.zeros(0, np.int64), *part]), minlength=size)[first:]
@@ -98,7 +98,7 @@ def unigram_nll(
 
 
 def tokenise(backend: Any, texts: Sequence[str]) -> list[Pieces]:
-    """Pieces of each text by a ``tokenizers.Tokenizer``, no special units."""
+    """Pieces of each text by a ``tokenizers.Tokenizer``, no special tokens."""
     return [
         Pieces(np.array(e.ids, dtype=np.int64), beginnings(text, [end for _, end in e.offsets]))
         for text, e in zip(texts, backend.encode_batch(list(texts), add_special_tokens=False), strict=True)
@@ -106,7 +106,7 @@ def tokenise(backend: Any, texts: Sequence[str]) -> list[Pieces]:
 
 
 def beginnings(text: str, ends: Sequence[int]) -> np.ndarray:
-    """For each unit how many words begin in it, given where the units end in ``text``: (S,)."""
+    """For each token how many words begin in it, given where the tokens end in ``text``: (S,)."""
     if not len(ends):
         return np.zeros(0, dtype=np.int64)
     starts = [start for start, _ in split_words(text)]
@@ -115,7 +115,7 @@ def beginnings(text: str, ends: Sequence[int]) -> np.ndarray:
 
 
 def pack(lines: Sequence[Pieces], room: int) -> Iterator[Pieces]:
-    """Neighbouring lines of a document together in rows of at most ``room`` units. A line is broken only
+    """Neighbouring lines of a document together in rows of at most ``room`` tokens. A line is broken only
     where it is longer than a row."""
     row: list[Pieces] = []
     length = 0
@@ -136,7 +136,7 @@ ROWS: dict[str, float] = {"mixed": 0.5, "document": 1.0, "line": 0.0}
 
 
 def rows_of(documents: Sequence[Sequence[Pieces]], whole: np.ndarray, room: int) -> list[Pieces]:
-    """Rows of at most ``room`` units; a document whose ``whole`` is False has one line a row."""
+    """Rows of at most ``room`` tokens; a document whose ``whole`` is False has one line a row."""
     groups = (
         group
         for document, together in zip(documents, whole, strict=True)
@@ -159,20 +159,20 @@ def drawn_whole(rows: str, count: int, rng: np.random.Generator, *, epoch: int, 
     return rng.random(count) < share
 
 
-def batched(lengths: Sequence[int], units: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Numbers of rows by batch, in random order: as many rows as make at most ``units`` units when they are
+def batched(lengths: Sequence[int], tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Numbers of rows by batch, in random order: as many rows as make at most ``tokens`` tokens when they are
     padded to the longest, one at least. Rows of a batch are neighbours in length within pools of
     :data:`POOL` batches, so that order and padding are both small costs."""
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
-    rows = max(1, int(units // max(1.0, float(sizes.mean() if len(sizes) else 1))))
+    rows = max(1, int(tokens // max(1.0, float(sizes.mean() if len(sizes) else 1))))
     batches: list[np.ndarray] = []
     for at in range(0, len(order), POOL * rows):
         pool = order[at : at + POOL * rows]
         pool = pool[np.argsort(sizes[pool], kind="stable")]
         start = 0
         for stop in range(1, len(pool) + 1):
-            if stop == len(pool) or (stop + 1 - start) * sizes[pool[stop]] > units:
+            if stop == len(pool) or (stop + 1 - start) * sizes[pool[stop]] > tokens:
                 batches.append(pool[start:stop])
                 start = stop
     return [batches[i] for i in rng.permutation(len(batches))]

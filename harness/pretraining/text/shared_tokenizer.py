@@ -1,7 +1,7 @@
 """The vocabulary of another output, for models that shall differ in nothing but their objective.
 
-A ``tokenizer.json`` of word pieces or byte pairs is taken over with its rules and its units. BERT's objective
-needs its five special units at the beginning, GPT-2's one that ends a text: ``<|endoftext|>``, or ``[SEP]``
+A ``tokenizer.json`` of word pieces or byte pairs is taken over with its rules and its tokens. BERT's objective
+needs its five special tokens at the beginning, GPT-2's one that ends a text: ``<|endoftext|>``, or ``[SEP]``
 where there is none. What is missing is added, and everything else keeps its order.
 """
 
@@ -33,7 +33,7 @@ def tokenizer_file(where: str) -> Path:
 
 
 def shared_word_pieces(where: str, *, positions: int) -> Any:
-    """A tokenizer for BERT's objective: :data:`SPECIAL` are units 0 to 4, ``[CLS] a [SEP] b [SEP]`` its rows.
+    """A tokenizer for BERT's objective: :data:`SPECIAL` are tokens 0 to 4, ``[CLS] a [SEP] b [SEP]`` its rows.
 
     Args:
         where: see :func:`tokenizer_file`.
@@ -45,9 +45,9 @@ def shared_word_pieces(where: str, *, positions: int) -> Any:
     from tokenizers import processors
 
     data = _read(where)
-    units = _units(data)
-    if units[: len(SPECIAL)] != list(SPECIAL):
-        _renumber(data, [*SPECIAL, *(u for u in units if u not in SPECIAL)])
+    tokens = _units(data)
+    if tokens[: len(SPECIAL)] != list(SPECIAL):
+        _renumber(data, [*SPECIAL, *(u for u in tokens if u not in SPECIAL)])
     backend = _backend(data, special=SPECIAL)
     pair = [(name, SPECIAL.index(name)) for name in ("[CLS]", "[SEP]")]
     backend.post_processor = processors.TemplateProcessing(
@@ -58,23 +58,23 @@ def shared_word_pieces(where: str, *, positions: int) -> Any:
 
 
 def shared_byte_pairs(where: str, *, positions: int) -> tuple[Any, str]:
-    """A tokenizer for GPT-2's objective, and the name of the unit that ends a text; arguments and errors as
+    """A tokenizer for GPT-2's objective, and the name of the token that ends a text; arguments and errors as
     for :func:`shared_word_pieces`."""
     data = _read(where)
-    units = _units(data)
-    end = next((name for name in (END, "[SEP]") if name in units), END)
-    if end not in units:
-        _renumber(data, [*units, end])
+    tokens = _units(data)
+    end = next((name for name in (END, "[SEP]") if name in tokens), END)
+    if end not in tokens:
+        _renumber(data, [*tokens, end])
     if (data.get("post_processor") or {}).get("type") != "ByteLevel":
         data["post_processor"] = None
     names = {"bos_token": end, "eos_token": end}
-    if "[UNK]" in units:
+    if "[UNK]" in tokens:
         names["unk_token"] = "[UNK]"
     return _whole(_backend(data, special=[end]), positions, names), end
 
 
 def is_spaced(backend: Any) -> bool:
-    """Whether a blank before a word is part of its first unit, as in GPT-2's vocabulary."""
+    """Whether a blank before a word is part of its first token, as in GPT-2's vocabulary."""
     return "ByteLevel" in str(json.loads(backend.to_str()).get("pre_tokenizer"))
 
 
@@ -91,13 +91,13 @@ def _read(where: str) -> dict[str, Any]:
 
 
 def _units(data: dict[str, Any]) -> list[str]:
-    """All units in the order of their numbers."""
+    """All tokens in the order of their numbers."""
     numbers = dict(data["model"]["vocab"]) | {a["content"]: a["id"] for a in data.get("added_tokens") or ()}
-    return sorted(numbers, key=lambda unit: numbers[unit])
+    return sorted(numbers, key=lambda token: numbers[token])
 
 
-def _renumber(data: dict[str, Any], units: Sequence[str]) -> None:
-    numbers = {unit: n for n, unit in enumerate(units)}
+def _renumber(data: dict[str, Any], tokens: Sequence[str]) -> None:
+    numbers = {token: n for n, token in enumerate(tokens)}
     data["model"]["vocab"] = numbers
     for added in data.get("added_tokens") or ():
         added["id"] = numbers[added["content"]]
@@ -106,7 +106,7 @@ def _renumber(data: dict[str, Any], units: Sequence[str]) -> None:
 def _backend(data: dict[str, Any], *, special: Sequence[str]) -> Any:
     from tokenizers import Tokenizer
 
-    # a template names units by numbers that may have changed
+    # a template names tokens by numbers that may have changed
     told = {**data, "post_processor": data.get("post_processor"), "truncation": None, "padding": None}
     if (told["post_processor"] or {}).get("type") != "ByteLevel":
         told["post_processor"] = None

@@ -59,7 +59,7 @@ def byte_pair_tokenizer(lines: Sequence[str], *, size: int, positions: int) -> A
 
     Args:
         lines: the training text.
-        size: most units, the 256 bytes and the end of text included.
+        size: most tokens, the 256 bytes and the end of text included.
         positions: longest row.
 
     Raises:
@@ -69,7 +69,7 @@ def byte_pair_tokenizer(lines: Sequence[str], *, size: int, positions: int) -> A
     from transformers import GPT2Tokenizer
 
     if size < 257:
-        raise HarnessError(f"encoder.vocabulary={size}: the bytes and the end of text alone make 257 units")
+        raise HarnessError(f"encoder.vocabulary={size}: the bytes and the end of text alone make 257 tokens")
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     learner.decoder = decoders.ByteLevel()

@@ -5,8 +5,8 @@
     with a word meant         the same of the words' states; a joint pair has two, u and v, in its row
 
 u and v summarise the rows (:func:`harness.data.tokens.pool`, or the encoder's pretrained pooler), d is
-dropout. A word's state is the mean over its units; where it has none (cut off with the end of a long text, or
-deleted by the tokenizer) the mean over the text's units stands for it.
+dropout. A word's state is the mean over its tokens; where it has none (cut off with the end of a long text, or
+deleted by the tokenizer) the mean over the text's tokens stands for it.
 The features of separate pairs are those of Conneau et al. 2017 (InferSent), section 3.1.
 """
 
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.data.batch import IGNORE, Batch
-from harness.data.tokens import Encoded, Units, pool, pooled_size
+from harness.data.batch import Batch
+from harness.data.targets import IGNORE_INDEX
+from harness.data.tokens import EncoderOutput, TokenBatch, pool, pooled_size
 from harness.task import HeadInput, Prediction
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ClassificationHead(nn.Module):
     ) -> None:
         super().__init__()
         whole = spec.pooled or target
-        size = spec.hidden if whole else pooled_size(spec.hidden, spec.pooling)
+        size = spec.hidden_size if whole else pooled_size(spec.hidden_size, spec.pooling)
         paired = spec.pairs == "separate" or (target and spec.pairs == "joint")
         self.target, self.paired = target, paired
         self.spec = spec
@@ -57,12 +58,12 @@ class ClassificationHead(nn.Module):
         self.output = nn.Linear(4 * size if paired else size, len(labels))
         self.register_buffer("weights", None if weights is None else torch.tensor(weights))
 
-    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+    def forward(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
         """``logits`` (N, K): one row an example; windows of the same example are averaged."""
         if self.target:
             vectors = target_states(encoded, batch)
         else:
-            vectors = [self._vector(e, u) for e, u in zip(encoded, batch.units, strict=True)]
+            vectors = [self._vector(e, u) for e, u in zip(encoded, batch.tokens, strict=True)]
         features = vectors[0]
         if self.paired:
             u, v = vectors
@@ -76,9 +77,9 @@ class ClassificationHead(nn.Module):
         first = torch.tensor([rows[0] for rows in batch.groups], device=logits.device)
         target = batch.targets["label"].to(logits.device)[first]
         total = functional.cross_entropy(
-            logits, target, weight=self.weights, ignore_index=IGNORE, reduction="sum"
+            logits, target, weight=self.weights, ignore_index=IGNORE_INDEX, reduction="sum"
         )
-        return total, int((target != IGNORE).sum())
+        return total, int((target != IGNORE_INDEX).sum())
 
     def decode(self, outputs: dict[str, Tensor], batch: Batch) -> list[Prediction]:
         """The class of the highest logit (the first of equals) and all logits."""
@@ -86,15 +87,15 @@ class ClassificationHead(nn.Module):
         best = logits.argmax(dim=-1).tolist()
         return [Prediction(self.labels[k], row) for k, row in zip(best, logits.tolist(), strict=True)]
 
-    def _vector(self, encoded: Encoded, units: Units) -> Tensor:
+    def _vector(self, encoded: EncoderOutput, tokens: TokenBatch) -> Tensor:
         if self.spec.pooled:
-            if encoded.pooled is None:
+            if encoded.pooler_output is None:
                 raise ValueError("the head was built on the encoder's pooled vector, which is not there")
-            return encoded.pooled
-        return pool(encoded.states, units, self.spec.pooling)
+            return encoded.pooler_output
+        return pool(encoded.last_hidden_state, tokens, self.spec.pooling)
 
 
-def target_states(encoded: tuple[Encoded, ...], batch: Batch) -> list[Tensor]:
+def target_states(encoded: tuple[EncoderOutput, ...], batch: Batch) -> list[Tensor]:
     """(B, H) for each text: the state of the word that is meant in it, see the module."""
     examples = cast("list[TargetExample]", batch.examples)
     sides = len(examples[0].at)
@@ -102,26 +103,26 @@ def target_states(encoded: tuple[Encoded, ...], batch: Batch) -> list[Tensor]:
     out = []
     for side in range(sides):
         part = 0 if joint else side
-        states, units = encoded[part].states, batch.units[part]
+        states, tokens = encoded[part].last_hidden_state, batch.tokens[part]
         rows = batch.row_example.to(states.device)
         place = torch.tensor([e.at[side] for e in examples], device=states.device)[rows]
-        text = units.content & (units.segment == side) if joint else units.content
-        out.append(_word(states, units, place=place, text=text, last=side == sides - 1 or not joint))
+        text = tokens.content & (tokens.sequence_ids == side) if joint else tokens.content
+        out.append(_word(states, tokens, place=place, text=text, last=side == sides - 1 or not joint))
     return out
 
 
-def _word(states: Tensor, units: Units, *, place: Tensor, text: Tensor, last: bool) -> Tensor:
-    """(B, H): the mean over the units of word ``place`` (B,) among the units ``text`` (B, S); ``last`` says
-    that the row's ``word_units`` speak of this text."""
-    own = text & (units.word_ids == place[:, None])
+def _word(states: Tensor, tokens: TokenBatch, *, place: Tensor, text: Tensor, last: bool) -> Tensor:
+    """(B, H): the mean over the tokens of word ``place`` (B,) among the tokens ``text`` (B, S); ``last`` says
+    that the row's ``word_to_token`` speak of this text."""
+    own = text & (tokens.word_ids == place[:, None])
     if last:
-        # a word that was joined to its neighbour stands at the neighbour's unit
-        known = place.clamp(max=units.word_units.shape[1] - 1)
-        unit = units.word_units.gather(1, known[:, None]).squeeze(1)
-        unit = torch.where(known == place, unit, -1)
+        # a word that was joined to its neighbour stands at the neighbour's token
+        known = place.clamp(max=tokens.word_to_token.shape[1] - 1)
+        token = tokens.word_to_token.gather(1, known[:, None]).squeeze(1)
+        token = torch.where(known == place, token, -1)
         steps = torch.arange(own.shape[1], device=own.device)
-        own = torch.where(own.any(1, keepdim=True), own, steps == unit[:, None])
-    for wider in (text, units.mask, torch.ones_like(own)):
+        own = torch.where(own.any(1, keepdim=True), own, steps == token[:, None])
+    for wider in (text, tokens.mask, torch.ones_like(own)):
         own = torch.where(own.any(1, keepdim=True), own, wider)
     weights = own.to(states.dtype)
     return torch.einsum("bs,bsh->bh", weights, states) / weights.sum(1, keepdim=True)

@@ -16,6 +16,7 @@ from harness.data.splits import complete
 from harness.data.splits import limit as take
 from harness.data.statistics import Counts
 from harness.data.tables import Reading
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
@@ -25,9 +26,7 @@ from harness_tasks.classification.columns import Columns, Labels, Names, target_
 from harness_tasks.classification.reader import Hub, Reader, Row, check_roles
 
 if TYPE_CHECKING:
-    from harness.data.tokens import UnitRow
-
-IGNORE = -100
+    from harness.data.tokens import TokenizedWindow
 
 
 def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
@@ -159,10 +158,10 @@ class TextClassification:
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))
         return Splits(train, dev, test, notes=notes, report=report)
 
-    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+    def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``label``: 0-d, number of the class; -100 when train has no such class."""
         self._check_read()
-        number = self.labels.index(example.gold) if example.gold in self.labels else IGNORE
+        number = self.labels.index(example.gold) if example.gold in self.labels else IGNORE_INDEX
         return [{"label": np.array(number, dtype=np.int64)} for _ in rows]
 
     def head(self, spec: HeadInput) -> Head:

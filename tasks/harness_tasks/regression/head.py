@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batch import Batch
-from harness.data.tokens import Encoded, Units, pool, pooled_size
+from harness.data.tokens import EncoderOutput, TokenBatch, pool, pooled_size
 from harness.task import HeadInput, Prediction
 
 
@@ -25,14 +25,14 @@ class RegressionHead(nn.Module):
 
     def __init__(self, spec: HeadInput, *, mean: float, std: float) -> None:
         super().__init__()
-        size = spec.hidden if spec.pooled else pooled_size(spec.hidden, spec.pooling)
+        size = spec.hidden_size if spec.pooled else pooled_size(spec.hidden_size, spec.pooling)
         self.spec, self.mean, self.std = spec, mean, std
         self.dropout = nn.Dropout(spec.dropout)
         self.output = nn.Linear(4 * size if spec.pairs == "separate" else size, 1)
 
-    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+    def forward(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
         """``z`` (N,): one number an example; windows of the same example are averaged."""
-        vectors = [self._vector(e, u) for e, u in zip(encoded, batch.units, strict=True)]
+        vectors = [self._vector(e, u) for e, u in zip(encoded, batch.tokens, strict=True)]
         features = vectors[0]
         if self.spec.pairs == "separate":
             u, v = vectors
@@ -54,9 +54,9 @@ class RegressionHead(nn.Module):
         values = (outputs["z"].detach().float().cpu().double() * self.std + self.mean).tolist()
         return [Prediction(value, (value,)) for value in values]
 
-    def _vector(self, encoded: Encoded, units: Units) -> Tensor:
+    def _vector(self, encoded: EncoderOutput, tokens: TokenBatch) -> Tensor:
         if self.spec.pooled:
-            if encoded.pooled is None:
+            if encoded.pooler_output is None:
                 raise ValueError("the head was built on the encoder's pooled vector, which is not there")
-            return encoded.pooled
-        return pool(encoded.states, units, self.spec.pooling)
+            return encoded.pooler_output
+        return pool(encoded.last_hidden_state, tokens, self.spec.pooling)

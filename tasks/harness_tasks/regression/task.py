@@ -22,7 +22,7 @@ from harness_tasks.classification.reader import Hub, Reader, Row
 from harness_tasks.regression import counts, scoring
 
 if TYPE_CHECKING:
-    from harness.data.tokens import UnitRow
+    from harness.data.tokens import TokenizedWindow
 
 
 class TextRegression:
@@ -125,7 +125,7 @@ class TextRegression:
         )
         return Splits(train, dev, test, notes=notes, report={"train_mean": mean, "train_std": std})
 
-    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+    def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``value``: 0-d, the gold."""
         return [{"value": np.array(example.gold, dtype=np.float32)} for _ in rows]
 

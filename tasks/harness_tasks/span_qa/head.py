@@ -1,9 +1,9 @@
-"""Start and end scores of every unit of a context, and the best span over all windows.
+"""Start and end scores of every token of a context, and the best span over all windows.
 
 Each unit's state gives two numbers, ``[s_i, e_i] = W h_i + b``; the loss is the mean of the cross entropies
-of the first and the last unit, softmax over the window's context units and its null position (Devlin et al.
+of the first and the last token, softmax over the window's context tokens and its null position (Devlin et al.
 2019, sections 4.2 and 4.3). A span scores ``s_i + e_j``, i <= j; null scores ``s_null + e_null``, the lowest
-over the windows. The null position is the first special unit of a joint row ([CLS]). Rows that hold the
+over the windows. The null position is the first special token of a joint row ([CLS]). Rows that hold the
 context alone have a learned pair of null scores in its place, and only when the data have questions without
 an answer.
 """
@@ -18,15 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.data.batch import IGNORE, Batch
+from harness.data.batch import Batch
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
-from harness.data.tokens import Encoded, Units
+from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.errors import HarnessError
 from harness.task import HeadInput, Prediction
 from harness_tasks.span_qa.targets import NULL
 
 N_BEST = 5
-_KEEP = 4 * N_BEST  # per window; several spans of units can be one span of characters
+_KEEP = 4 * N_BEST  # per window; several spans of tokens can be one span of characters
 _NONE = float("-inf")
 
 
@@ -45,42 +46,42 @@ class SpanHead(nn.Module):
     Args:
         spec: the states it reads.
         unanswerable: null may be the answer.
-        max_answer_units: longest span it predicts.
+        max_answer_tokens: longest span it predicts.
         null_threshold: v2 answers "" when null beats the best span by more than this.
     """
 
     def __init__(
-        self, spec: HeadInput, *, unanswerable: bool, max_answer_units: int = 30, null_threshold: float = 0.0
+        self, spec: HeadInput, *, unanswerable: bool, max_answer_tokens: int = 30, null_threshold: float = 0.0
     ) -> None:
         super().__init__()
         self.joint = spec.pairs == "joint"
         self.unanswerable = unanswerable
-        self.max_answer_units = max_answer_units
+        self.max_answer_tokens = max_answer_tokens
         self.null_threshold = null_threshold
         self.dropout = nn.Dropout(spec.dropout)
-        self.scores = nn.Linear(spec.hidden, 2)
+        self.scores = nn.Linear(spec.hidden_size, 2)
         nn.init.normal_(self.scores.weight, std=0.02)
         nn.init.zeros_(self.scores.bias)
         # only where it is used: a parameter without a gradient is an error under DDP
         self.null = nn.Parameter(torch.zeros(2)) if unanswerable and not self.joint else None
 
-    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
-        """Scores of the last text's units.
+    def forward(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
+        """Scores of the last text's tokens.
 
         Returns:
             ``start`` and ``end`` (B, S), -inf outside the context; ``null`` (B, 2), start and end score of
             the null position, -inf where there is none.
         """
-        units = batch.units[-1]
-        scores = self.scores(self.dropout(encoded[-1].states)).float()  # (B, S, 2)
-        start, end = scores.masked_fill(~self._context(units)[..., None], _NONE).unbind(-1)
-        return {"start": start, "end": end, "null": self._null(scores, units)}
+        tokens = batch.tokens[-1]
+        scores = self.scores(self.dropout(encoded[-1].last_hidden_state)).float()  # (B, S, 2)
+        start, end = scores.masked_fill(~self._context(tokens)[..., None], _NONE).unbind(-1)
+        return {"start": start, "end": end, "null": self._null(scores, tokens)}
 
     def loss(self, outputs: dict[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
         """Sum over the windows that have a target, and their number."""
         total = outputs["start"].new_zeros(())
         width = outputs["start"].shape[1]
-        rows = batch.targets["start"] != IGNORE
+        rows = batch.targets["start"] != IGNORE_INDEX
         for i, side in enumerate(("start", "end")):
             target = batch.targets[side][rows]
             logits = torch.cat([outputs[side], outputs["null"][:, i : i + 1]], dim=1)[rows]
@@ -101,21 +102,21 @@ class SpanHead(nn.Module):
             for example, rows in zip(batch.examples, batch.groups, strict=True)
         ]
 
-    def _context(self, units: Units) -> Tensor:
-        return units.mask & (units.segment == (1 if self.joint else 0))
+    def _context(self, tokens: TokenBatch) -> Tensor:
+        return tokens.mask & (tokens.sequence_ids == (1 if self.joint else 0))
 
-    def _null(self, scores: Tensor, units: Units) -> Tensor:
+    def _null(self, scores: Tensor, tokens: TokenBatch) -> Tensor:
         if self.null is not None:
-            return self.null.float().expand(len(units), 2)
+            return self.null.float().expand(len(tokens), 2)
         if not self.joint:
-            return scores.new_full((len(units), 2), _NONE)
-        special = units.special
+            return scores.new_full((len(tokens), 2), _NONE)
+        special = tokens.special
         if not bool(special.any(1).all()):
             raise HarnessError(
-                "this encoder's joint rows have no special unit that could stand for 'no answer in this "
+                "this encoder's joint rows have no special token that could stand for 'no answer in this "
                 "window': use encoder.pairs=separate with body=attention_flow"
             )
-        return scores[torch.arange(len(units), device=scores.device), special.int().argmax(1)]
+        return scores[torch.arange(len(tokens), device=scores.device), special.int().argmax(1)]
 
     def _candidates(self, outputs: dict[str, Tensor], batch: Batch) -> list[list[Span]]:
         """The best spans of each row, at most :data:`_KEEP`.
@@ -123,22 +124,22 @@ class SpanHead(nn.Module):
         A span counts in the window that owns its first word, where that word has most context. Only a span
         which that window cuts off counts where it is whole.
         """
-        units = batch.units[-1]
-        word = self._context(units) & (units.word_ids >= 0)
+        tokens = batch.tokens[-1]
+        word = self._context(tokens) & (tokens.word_ids >= 0)
         start, end = (outputs[side].masked_fill(~word, _NONE) for side in ("start", "end"))
         rows, width = start.shape
-        longest = min(self.max_answer_units, width)
+        longest = min(self.max_answer_tokens, width)
 
         def ahead(values: Tensor, fill: float) -> Tensor:  # [b, i, d] = values[b, i + d]
             return functional.pad(values, (0, longest - 1), value=fill).unfold(1, longest, 1)
 
         owned, sight = _ownership(batch, word)
-        counts = owned[:, :, None] | (ahead(units.offsets[..., 1], 0) > sight[:, :, None])
+        counts = owned[:, :, None] | (ahead(tokens.offsets[..., 1], 0) > sight[:, :, None])
         scores = (start[:, :, None] + ahead(end, _NONE)).masked_fill(~counts, _NONE)
         score, at = scores.reshape(rows, width * longest).topk(min(_KEEP, width * longest), dim=1)
         first = at // longest
         last = (first + at % longest).clamp(max=width - 1)
-        chars = (units.offsets[..., 0].gather(1, first), units.offsets[..., 1].gather(1, last), score)
+        chars = (tokens.offsets[..., 0].gather(1, first), tokens.offsets[..., 1].gather(1, last), score)
         return [
             [Span(a, b, s) for a, b, s in zip(*columns, strict=True) if s != _NONE and a < b]
             for columns in zip(*(c.tolist() for c in chars), strict=True)
@@ -159,24 +160,24 @@ class SpanHead(nn.Module):
 
 
 def _ownership(batch: Batch, word: Tensor) -> tuple[Tensor, Tensor]:
-    """Who owns the words that units stand for.
+    """Who owns the words that tokens stand for.
 
     Args:
         batch: whole examples.
-        word: (B, S) Bool, the units of the context that stand for a word.
+        word: (B, S) Bool, the tokens of the context that stand for a word.
 
     Returns:
         (B, S) Bool: this row owns the unit's word; and (B, S) Long: the last character that the row which
         owns it sees.
     """
-    units = batch.units[-1]
-    owns = units.word_units >= 0  # (B, W)
-    last = (units.offsets[..., 1] * word).amax(1)
+    tokens = batch.tokens[-1]
+    owns = tokens.word_to_token >= 0  # (B, W)
+    last = (tokens.offsets[..., 1] * word).amax(1)
     sight = owns.new_zeros((len(batch), owns.shape[1]), dtype=torch.long)
     index = batch.row_example[:, None].expand_as(owns)
     sight.scatter_reduce_(0, index, owns * last[:, None], reduce="amax")
     # a question's words may outnumber the context's; they are masked, but must be valid indices
-    at = units.word_ids.clamp(min=0, max=owns.shape[1] - 1)
+    at = tokens.word_ids.clamp(min=0, max=owns.shape[1] - 1)
     return word & owns.gather(1, at), sight[batch.row_example].gather(1, at)
 
 

@@ -1,4 +1,4 @@
-"""From the characters of an answer to the units of each window."""
+"""From the characters of an answer to the tokens of each window."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from harness.data.tokens import UnitRow
+    from harness.data.tokens import TokenizedWindow
 
-IGNORE = -100
-"""As :data:`harness.data.batch.IGNORE`, which cannot be had without torch."""
 NULL = -1
 """Null is right in this window; the head knows which scores stand for it."""
 
 
-def unit_spans(rows: Sequence[UnitRow], start: int, end: int) -> list[tuple[int, int] | None]:
-    """First and last unit of the smallest span of units that covers characters [start, end), by window.
+def token_spans(rows: Sequence[TokenizedWindow], start: int, end: int) -> list[tuple[int, int] | None]:
+    """First and last token of the smallest span of tokens that covers characters [start, end), by window.
 
     None for a window that does not hold all of the answer. What a tokenizer drops everywhere (format
     characters, blanks) is not missed.
@@ -38,14 +36,14 @@ def unit_spans(rows: Sequence[UnitRow], start: int, end: int) -> list[tuple[int,
     return [(int(t[0]), int(t[-1])) if r == whole else None for r, t in zip(reach, touching, strict=True)]
 
 
-def _touching(row: UnitRow, start: int, end: int) -> np.ndarray:
-    """Indices of the context's units that share a character with [start, end)."""
+def _touching(row: TokenizedWindow, start: int, end: int) -> np.ndarray:
+    """Indices of the context's tokens that share a character with [start, end)."""
     if not len(row):
         return np.empty(0, dtype=np.int64)
-    context = row.segment == max(int(row.segment.max()), 0)
+    context = row.sequence_ids == max(int(row.sequence_ids.max()), 0)
     return np.flatnonzero(context & (row.offsets[:, 0] < end) & (row.offsets[:, 1] > start))
 
 
-def is_joint(row: UnitRow) -> bool:
+def is_joint(row: TokenizedWindow) -> bool:
     """Whether the row holds the question, too."""
-    return len(row) > 0 and int(row.segment.max()) == 1
+    return len(row) > 0 and int(row.sequence_ids.max()) == 1

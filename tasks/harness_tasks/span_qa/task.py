@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.data.statistics import Counts
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
@@ -18,10 +19,10 @@ from harness_tasks.span_qa import counts
 from harness_tasks.span_qa.averaging import average_spans
 from harness_tasks.span_qa.data import Source, read_splits
 from harness_tasks.span_qa.scoring import UNITS, per_question, summary
-from harness_tasks.span_qa.targets import IGNORE, NULL, is_joint, unit_spans
+from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
 if TYPE_CHECKING:
-    from harness.data.tokens import UnitRow
+    from harness.data.tokens import TokenizedWindow
     from harness_tasks.span_qa.head import SpanHead
 
 METRICS = ("f1", "exact_match")
@@ -34,10 +35,10 @@ class SpanQA:
         name: of the data set.
         metric: ``f1`` or ``exact_match``.
         f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD).
-        max_answer_units: longest answer that is predicted, in units of the encoder.
+        max_answer_tokens: longest answer that is predicted, in tokens of the encoder.
         null_threshold: in data with questions that have no answer: "" is predicted when null's score exceeds
             the best span's by more than this.
-        max_first: most units of a question in a joint row (64 as in the published BERT).
+        max_first: most tokens of a question in a joint row (64 as in the published BERT).
         path: a folder with the files named in ``files``, or one file from which every split is cut.
         train, dev, test: files; ``dev=none`` = no dev split at all.
         files: names to look for in the folder, by split.
@@ -62,7 +63,7 @@ class SpanQA:
         kind: str = "span_qa",
         metric: str = "f1",
         f1_unit: str = "word",
-        max_answer_units: int = 30,
+        max_answer_tokens: int = 30,
         null_threshold: float = 0.0,
         max_first: int | None = 64,
         path: str | None = None,
@@ -78,11 +79,11 @@ class SpanQA:
         for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit, UNITS)):
             if value not in valid:
                 raise HarnessError(f"task.{key}={value}: {did_you_mean(value, valid)}")
-        if max_answer_units < 1:
-            raise HarnessError(f"task.max_answer_units={max_answer_units}: must be at least 1")
+        if max_answer_tokens < 1:
+            raise HarnessError(f"task.max_answer_tokens={max_answer_tokens}: must be at least 1")
         self.name, self.kind, self.metric = name, kind, metric
         self.f1_unit, self.max_first = f1_unit, max_first
-        self.max_answer_units, self.null_threshold = max_answer_units, null_threshold
+        self.max_answer_tokens, self.null_threshold = max_answer_tokens, null_threshold
         self.source = Source(
             path=path,
             train=train,
@@ -108,19 +109,19 @@ class SpanQA:
         splits, self._unanswerable = read_splits(self.source, most=limit)
         return splits
 
-    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
-        """``start`` and ``end`` of each window: units of the first answer, the smallest span that covers it.
+    def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
+        """``start`` and ``end`` of each window: tokens of the first answer, the smallest span that covers it.
 
         A window without the whole answer gets the null position where there is one (a joint row's first
-        special unit; the learned null of data with unanswerable questions), else it is ignored. So are all
+        special token; the learned null of data with unanswerable questions), else it is ignored. So are all
         windows of an answer which the tokenizer dropped: to call them unanswerable would teach a falsehood.
         """
         answers = example.gold["answers"]
         if not answers:
             return [_target(NULL, NULL) for _ in rows]
-        spans = unit_spans(rows, answers[0]["start"], answers[0]["end"])
+        spans = token_spans(rows, answers[0]["start"], answers[0]["end"])
         if not any(spans):
-            return [_target(IGNORE, IGNORE) for _ in rows]
+            return [_target(IGNORE_INDEX, IGNORE_INDEX) for _ in rows]
         return [
             _target(*span) if span else self._without_answer(row)
             for row, span in zip(rows, spans, strict=True)
@@ -132,7 +133,7 @@ class SpanQA:
         return SpanHead(
             spec,
             unanswerable=self.unanswerable,
-            max_answer_units=self.max_answer_units,
+            max_answer_tokens=self.max_answer_tokens,
             null_threshold=self.null_threshold,
         )
 
@@ -186,8 +187,8 @@ class SpanQA:
             empty=[not str(predictions[e.id].value).strip() for e in examples],
         )
 
-    def _without_answer(self, row: UnitRow) -> dict[str, np.ndarray]:
-        target = NULL if self.unanswerable or is_joint(row) else IGNORE
+    def _without_answer(self, row: TokenizedWindow) -> dict[str, np.ndarray]:
+        target = NULL if self.unanswerable or is_joint(row) else IGNORE_INDEX
         return _target(target, target)
 
     def _values(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, str]:

@@ -41,7 +41,7 @@ def average_labels(
     )
     said = np.ones((len(predictions), n), dtype=bool)
     for member, prediction in zip(said, predictions, strict=True):
-        member[list(prediction.extra.get("no_units", []))] = False
+        member[list(prediction.extra.get("no_tokens", []))] = False
     joined = np.zeros((n, len(labels)))
     for word in range(n):
         if said[:, word].any():
@@ -52,5 +52,5 @@ def average_labels(
     value = [fallback if label is None else label for label in read]
     extra: dict[str, Any] = {"shape": [n, len(labels)], "labels": list(labels)}
     if not heard.all():
-        extra["no_units"] = np.flatnonzero(~heard).tolist()
+        extra["no_tokens"] = np.flatnonzero(~heard).tolist()
     return Prediction(value, joined.flatten().tolist(), extra)

@@ -1,7 +1,7 @@
 """Data that label characters, such as KLUE's (Park et al. 2021): read as words, scored as characters.
 
 Gold and predictions are labels of the characters that are no blanks, so that results compare whatever the
-units were. ``task.characters`` says what a unit is:
+tokens were. ``task.characters`` says what a token is:
 
 =========  ==================================================================================================
 ``each``   one character; nothing is lost, but a character's neighbours stand apart from it in the text
@@ -59,7 +59,7 @@ class Characters:
             return Text.from_string("".join(characters))
         return Text.from_words([c for c in characters if not c.isspace()])
 
-    def to_units(self, text: Text, labels: Sequence[str]) -> list[str]:
+    def to_tokens(self, text: Text, labels: Sequence[str]) -> list[str]:
         """One label a word of ``text`` from IOB2 labels of its characters that are no blanks."""
         if self.reading == "each":
             return list(labels)
@@ -84,7 +84,7 @@ class Characters:
         found, loss = entities(labels), self.loss.setdefault(role, Loss())
         bounds = _bounds(text) if self.reading == "words" else []
         starts, ends = {a for a, _ in bounds}, {b for _, b in bounds}
-        back = set(entities(self.to_characters(text, self.to_units(text, labels))))
+        back = set(entities(self.to_characters(text, self.to_tokens(text, labels))))
         loss.entities += len(found)
         if bounds:
             loss.inside_words += sum(a not in starts or b not in ends for _, a, b in found)
@@ -98,7 +98,7 @@ class Characters:
         lost = sum(x.lost for x in self.loss.values())
         test = self.loss.get("test", Loss())
         return (
-            f"labels of characters, words as units: {lost} of {total} entities cannot be said by labels of "
+            f"labels of characters, words as tokens: {lost} of {total} entities cannot be said by labels of "
             f"words and are scored as missed ({test.lost} of {test.entities} in test)"
         )
 

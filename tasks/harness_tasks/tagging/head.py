@@ -9,20 +9,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from harness.data.batch import IGNORE, Batch
+from harness.data.batch import Batch
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
-from harness.data.tokens import Encoded, owned_word_states
+from harness.data.tokens import EncoderOutput, owned_word_states
 from harness.task import HeadInput, Prediction
 from harness_tasks.tagging.schemes import bridge
 
 
 class TaggingHead(nn.Module):
-    """Labels of the words of a text from the states of its units.
+    """Labels of the words of a text from the states of its tokens.
 
     Args:
         spec: H and the dropout.
         labels: L labels, in the order of the outputs.
-        fallback: label of a word that no unit stands for.
+        fallback: label of a word that no token stands for.
         word_pooling: ``first`` or ``mean``, see :func:`harness.data.tokens.word_states`.
         finish: from an example's labels of words to the value of its prediction; None = they are it.
     """
@@ -42,14 +43,14 @@ class TaggingHead(nn.Module):
         self.fallback = fallback
         self.word_pooling = word_pooling
         self.dropout = nn.Dropout(spec.dropout)
-        self.output = nn.Linear(spec.hidden, len(self.labels))
+        self.output = nn.Linear(spec.hidden_size, len(self.labels))
 
-    def forward(self, encoded: tuple[Encoded, ...], batch: Batch) -> dict[str, Tensor]:
+    def forward(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
         """``logits`` (B, W, L), zero for words that a window does not own."""
-        units = batch.units[-1]
-        rows, words, states = owned_word_states(encoded[-1].states, units, how=self.word_pooling)
+        tokens = batch.tokens[-1]
+        rows, words, states = owned_word_states(encoded[-1].last_hidden_state, tokens, how=self.word_pooling)
         owned = self.output(self.dropout(states))
-        logits = owned.new_zeros(*units.word_units.shape, len(self.labels))
+        logits = owned.new_zeros(*tokens.word_to_token.shape, len(self.labels))
         return {"logits": logits.index_put((rows, words), owned)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
@@ -57,19 +58,21 @@ class TaggingHead(nn.Module):
         its target in one window."""
         targets = batch.targets["labels"]  # (B, W)
         logits = outputs["logits"].float()
-        total = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
-        return total, int((targets != IGNORE).sum())
+        total = cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
+        )
+        return total, int((targets != IGNORE_INDEX).sum())
 
     def decode(self, outputs: Mapping[str, Tensor], batch: Batch) -> list[Prediction]:
         """One label a word, read in the window that owns it.
 
         ``value`` is a list of W labels, or what ``finish`` makes of it, and ``scores`` the W * L logits, word
-        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_units``: the
+        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_tokens``: the
         words that the tokenizer deleted, with logits of 0: inside an entity that goes on behind them they
         belong to it, elsewhere they get the fallback label.
         """
         logits = outputs["logits"].detach().float().cpu()
-        owned = (batch.units[-1].word_units >= 0).cpu()
+        owned = (batch.tokens[-1].word_to_token >= 0).cpu()
         return [
             self._prediction(logits[rows], owned[rows], example)
             for rows, example in zip(batch.groups, batch.examples, strict=True)
@@ -88,7 +91,7 @@ class TaggingHead(nn.Module):
         extra: dict[str, object] = {"shape": [n_words, len(self.labels)], "labels": self.labels}
         missing = [w for w, s in enumerate(seen.tolist()) if not s]
         if missing:
-            extra["no_units"] = missing
+            extra["no_tokens"] = missing
         if self.finish is not None:
             value = self.finish(example, value)
         return Prediction(value=value, scores=joined.flatten().tolist(), extra=extra)

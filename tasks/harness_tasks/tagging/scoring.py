@@ -109,7 +109,7 @@ def surface_f1(
 
 
 def macro_f1(gold: Sequence[Labels], predicted: Sequence[Labels]) -> float:
-    """Mean of the F1 of each label over all units, for labels but ``O`` that occur in gold or predictions;
+    """Mean of the F1 of each label over all tokens, for labels but ``O`` that occur in gold or predictions;
     0 when there are none."""
     want: Counter[str] = Counter()
     got: Counter[str] = Counter()

@@ -11,6 +11,7 @@ from harness.data.files import by_role
 from harness.data.splits import complete
 from harness.data.splits import limit as take
 from harness.data.statistics import Counts
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
@@ -25,7 +26,7 @@ from harness_tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_fil
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.data.tokens import UnitRow
+    from harness.data.tokens import TokenizedWindow
     from harness_tasks.tagging.head import TaggingHead
 
 SHORT, LONG = 10, 40
@@ -74,7 +75,7 @@ class Tagging:
         scheme: ``auto`` or one of :data:`harness_tasks.tagging.schemes.SCHEMES`.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
             :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
-        word_pooling: how the units of a word become its state, ``first`` or ``mean``.
+        word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
         train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
 
@@ -180,16 +181,14 @@ class Tagging:
         dev, test = ([self._tagged(e, seen) for e in part] for part in (dev, test))
         return Splits(train, dev, test, notes=sink.notes, report=sink.report)
 
-    def row_targets(self, example: Example, rows: Sequence[UnitRow]) -> list[dict[str, np.ndarray]]:
+    def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``labels`` (W,) of each window: the number of the word's label, -100 for words that the window does
         not own and for labels absent from train."""
         import numpy as np
 
-        from harness.data.batch import IGNORE
-
         number = {label: i for i, label in enumerate(self.labels)}
-        gold = np.array([number.get(label, IGNORE) for label in self._targets(example)], dtype=np.int64)
-        return [{"labels": np.where(row.word_units >= 0, gold, IGNORE)} for row in rows]
+        gold = np.array([number.get(label, IGNORE_INDEX) for label in self._targets(example)], dtype=np.int64)
+        return [{"labels": np.where(row.word_to_token >= 0, gold, IGNORE_INDEX)} for row in rows]
 
     def head(self, spec: HeadInput) -> TaggingHead:
         """A fresh :class:`harness_tasks.tagging.head.TaggingHead` over the labels of train."""
@@ -276,7 +275,7 @@ class Tagging:
         """One label a word, from which the model learns."""
         if self._characters is None:
             return list(example.gold)
-        return self._characters.to_units(example.texts[-1], example.gold)
+        return self._characters.to_tokens(example.texts[-1], example.gold)
 
     def _finish(self, example: Example, labels: list[str]) -> list[str]:
         """From one label a word to what is scored."""
@@ -310,8 +309,8 @@ class Tagging:
         for role in ("dev", "test"):
             counts = Counter(x for e in parts[role] for x in self._targets(e) if x not in self.labels)
             for label, n in sorted(counts.items()):
-                unit = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
-                plural = {"entity": "entities", "word": "words"}[unit] if n > 1 else unit
+                token = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
+                plural = {"entity": "entities", "word": "words"}[token] if n > 1 else token
                 sink.notes.append(f"{label} is absent from train ({n} {plural} in {role}): counted as missed")
             absent |= set(counts)
         sink.add("labels_absent_from_train", len(absent))

@@ -14,11 +14,11 @@ from torch import nn
 
 import harness
 from harness.data.text import Text
-from harness.data.tokens import Units, pool, pooled_size, word_states
+from harness.data.tokens import TokenBatch, pool, pooled_size, word_states
 from harness.encoders.awd_lstm.bidirectional import BiAwdLstmEncoder
 from harness.encoders.awd_lstm.encoder import AwdLstmEncoder, load, load_language_model
 from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, WeightDropLSTM
-from harness.encoders.base import Encoder, Windowing
+from harness.encoders.base import Encoder, WindowOptions
 from harness.errors import HarnessError
 from tests.helpers.tiny_awd_lstm import make_awd_lstm, make_both, tiny_lm, vocabulary
 
@@ -26,19 +26,19 @@ DATA = Path(__file__).parent / "data"
 GOLDEN = json.loads((DATA / "awd_lstm_expected.json").read_text(encoding="utf-8"))
 
 
-def units_of(encoder: Encoder, *texts: str, **windowing: Any) -> Units:
-    rows = encoder.tokenizer.rows([Text.from_string(t) for t in texts], Windowing(**windowing))
-    return Units.collate([r for rs in rows for r in rs], pad=encoder.tokenizer.pad)
+def tokens_of(encoder: Encoder, *texts: str, **windowing: Any) -> TokenBatch:
+    rows = encoder.tokenizer.tokenize([Text.from_string(t) for t in texts], WindowOptions(**windowing))
+    return TokenBatch.collate([r for rs in rows for r in rs], pad=encoder.tokenizer.pad)
 
 
-def padded(rows: list[list[int]]) -> Units:
+def padded(rows: list[list[int]]) -> TokenBatch:
     mask = torch.arange(max(map(len, rows)))[None] < torch.tensor([len(r) for r in rows])[:, None]
     ids = torch.zeros(mask.shape, dtype=torch.long)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.tensor(row)
     zero, none = torch.zeros_like(ids), torch.zeros(len(rows), dtype=torch.long)
     spans = torch.stack([zero, zero], -1)
-    return Units({"input_ids": ids}, mask, zero - 1, spans, zero, zero[:, :1] - 1, none, none)
+    return TokenBatch({"input_ids": ids}, mask, zero - 1, spans, zero, zero[:, :1] - 1, none, none)
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def tiny(tmp_path: Path) -> AwdLstmEncoder:
 
 @torch.no_grad()
 def test_states_pooled_vectors_and_classifier_are_fastais(golden: AwdLstmEncoder) -> None:
-    """The file is fastai's, its optimizer in it; texts of up to 160 units, read in chunks of 72."""
-    units = padded(GOLDEN["rows"])
-    states = golden(units).states
+    """The file is fastai's, its optimizer in it; texts of up to 160 tokens, read in chunks of 72."""
+    tokens = padded(GOLDEN["rows"])
+    states = golden(tokens).last_hidden_state
     for row, expected in zip(states, GOLDEN["states"], strict=True):
         assert np.abs(row[: len(expected)].numpy() - np.array(expected)).max() < 1e-6
         assert (row[len(expected) :] == 0).all()
-    pooled = pool(states, units, golden.pooling)
+    pooled = pool(states, tokens, golden.pooling)
     assert np.abs(pooled.numpy() - np.array(GOLDEN["pooled"])).max() < 1e-6
     out = classifier(GOLDEN["head"])(pooled)
     assert np.abs(out.numpy() - np.array(GOLDEN["classifier"])).max() < 1e-5
@@ -92,7 +92,7 @@ def test_logits_and_ids_are_fastais(golden: AwdLstmEncoder) -> None:
     assert words[:size] == golden.vocabulary.words
     assert np.abs(logits[:size].numpy() - np.array(GOLDEN["logits"])).max() < 1e-6
     numbers = {w: i for i, w in enumerate(golden.vocabulary.words)}
-    ids = units_of(golden, GOLDEN["sentences"][1]).inputs["input_ids"][0].tolist()
+    ids = tokens_of(golden, GOLDEN["sentences"][1]).inputs["input_ids"][0].tolist()
     assert ids == [numbers[t] for t in GOLDEN["tokens"][1]]
 
 
@@ -148,7 +148,7 @@ def test_gradient_reaches_the_end_of_a_long_text_only() -> None:
     ids = torch.arange(300)[None].expand(2, -1)
     core.read(ids, torch.tensor([300, 100]), max_len=72)[-1][0].sum().backward()
     moved = core.table.weight.grad.abs().sum(1) > 0  # type: ignore[union-attr]
-    assert not moved[:288].any(), "the last chunk that starts at most 72 units before the end"
+    assert not moved[:288].any(), "the last chunk that starts at most 72 tokens before the end"
     assert moved[288:300].all()
     core.zero_grad()
     core.read(ids, torch.tensor([300, 100]), max_len=72)[-1][1, :100].sum().backward()
@@ -162,16 +162,18 @@ def test_a_backward_model_reads_the_row_turned_round(tmp_path: Path) -> None:
     """Case U13: xxbos, first of the row, is read last."""
     ahead = load(name="a", path=make_awd_lstm(tmp_path / "m"), cache_dir=tmp_path).eval()
     back = load(name="b", path=tmp_path / "m", cache_dir=tmp_path, backwards=True).eval()
-    units = units_of(back, "the quick brown fox runs", "a fox")
-    states = back(units, all_layers=True)
-    for i, n in enumerate(units.mask.sum(1).tolist()):
-        turned = units.inputs["input_ids"][i, :n].flip(0)
+    tokens = tokens_of(back, "the quick brown fox runs", "a fox")
+    states = back(tokens, all_layers=True)
+    for i, n in enumerate(tokens.mask.sum(1).tolist()):
+        turned = tokens.inputs["input_ids"][i, :n].flip(0)
         core = ahead.core.read(turned[None], torch.tensor([n]))
-        assert torch.allclose(states.states[i, :n], core[-1][0].flip(0), atol=1e-6)
+        assert torch.allclose(states.last_hidden_state[i, :n], core[-1][0].flip(0), atol=1e-6)
         assert turned[-1] == vocabulary().index("xxbos")
-        last = pool(states.states, units, back.pooling)[i, : back.hidden]
+        last = pool(states.last_hidden_state, tokens, back.pooling)[i, : back.hidden_size]
         assert torch.allclose(last, core[-1][0, -1], atol=1e-6)
-    assert torch.equal(states.layers[0], ahead.core.table(units.inputs["input_ids"]) * units.mask[..., None])  # type: ignore[index]
+    assert torch.equal(
+        states.hidden_states[0], ahead.core.table(tokens.inputs["input_ids"]) * tokens.mask[..., None]
+    )  # type: ignore[index]
 
 
 @torch.no_grad()
@@ -183,15 +185,17 @@ def test_both_directions_are_each_beside_the_other(tmp_path: Path) -> None:
         for d in ("forward", "backward")
     ]
     text = "Ana runs to the river, isn't it?"
-    parts = [s(units_of(s, text), all_layers=True).layers for s in singles]
-    units = units_of(both, text, "a")
-    joined = both(units, all_layers=True)
-    assert torch.allclose(joined.layers[:, :1], torch.cat(parts, -1), atol=1e-6)  # type: ignore[index, arg-type]
-    ends = pool(joined.states, units, both.pooling)[0, : both.hidden]
-    n = int(units.mask[0].sum())
-    assert torch.equal(ends, torch.cat([joined.states[0, n - 1, :6], joined.states[0, 0, 6:]]))
+    parts = [s(tokens_of(s, text), all_layers=True).hidden_states for s in singles]
+    tokens = tokens_of(both, text, "a")
+    joined = both(tokens, all_layers=True)
+    assert torch.allclose(joined.hidden_states[:, :1], torch.cat(parts, -1), atol=1e-6)  # type: ignore[index, arg-type]
+    ends = pool(joined.last_hidden_state, tokens, both.pooling)[0, : both.hidden_size]
+    n = int(tokens.mask[0].sum())
+    assert torch.equal(
+        ends, torch.cat([joined.last_hidden_state[0, n - 1, :6], joined.last_hidden_state[0, 0, 6:]])
+    )
     table = both.embedding_encoder()
-    assert table(units_of(table, text)).states.shape[-1] == 12
+    assert table(tokens_of(table, text)).last_hidden_state.shape[-1] == 12
 
 
 def test_two_vocabularies_number_the_same_units(tmp_path: Path) -> None:
@@ -200,7 +204,7 @@ def test_two_vocabularies_number_the_same_units(tmp_path: Path) -> None:
     words[-6:] = words[-6:][::-1]
     (tmp_path / "backward" / "vocabulary.json").write_text(json.dumps(words))
     both = harness.load_encoder("ulmfit_bi", path=tmp_path, cache_dir=tmp_path)
-    inputs = units_of(both, "( 3 왔다 )").inputs
+    inputs = tokens_of(both, "( 3 왔다 )").inputs
     one = [vocabulary()[i] for i in inputs["input_ids"][0].tolist()]
     two = [words[i] for i in inputs["input_ids_backward"][0].tolist()]
     assert one == two == ["xxbos", "(", "3", "왔다", ")"]
@@ -211,42 +215,44 @@ def test_two_vocabularies_number_the_same_units(tmp_path: Path) -> None:
 def test_which_unit_stands_for_a_word(tmp_path: Path, backwards: bool) -> None:
     encoder = load(name="x", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, backwards=backwards)
     text = Text.from_words(["Ana", "well-known", "RIVER", "can't"])
-    (row,) = encoder.tokenizer.rows([text], Windowing())[0]
+    (row,) = encoder.tokenizer.tokenize([text], WindowOptions())[0]
     # xxbos xxmaj ana well - known xxup river ca n't
-    assert row.word_units.tolist() == ([2, 3, 7, 8] if backwards else [2, 5, 7, 9])
+    assert row.word_to_token.tolist() == ([2, 3, 7, 8] if backwards else [2, 5, 7, 9])
     assert row.word_ids.tolist() == [-1, 0, 0, 1, 1, 1, 2, 2, 3, 3]
     assert row.offsets.tolist()[:3] == [[0, 0], [0, 3], [0, 3]]
-    table = encoder.embedding_encoder().tokenizer.rows([text], Windowing())[0][0]
+    table = encoder.embedding_encoder().tokenizer.tokenize([text], WindowOptions())[0][0]
     assert len(table) == len(row) - 1
 
 
 def test_words_without_a_vector_start_as_the_mean_and_have_their_own(tiny: AwdLstmEncoder) -> None:
     mean = tiny.core.table.weight.detach().mean(0)
-    units = units_of(tiny, "the zebra", "the gnu")
+    tokens = tokens_of(tiny, "the zebra", "the gnu")
     with torch.no_grad():
-        before = tiny.eval()(units).states
-    assert torch.equal(units.inputs["input_ids"][0, -1], units.inputs["input_ids"][1, -1])
+        before = tiny.eval()(tokens).last_hidden_state
+    assert torch.equal(tokens.inputs["input_ids"][0, -1], tokens.inputs["input_ids"][1, -1])
     tiny.restrict(["Zebra", "gnu", "the", "Gnus,"])
-    units = units_of(tiny, "the zebra", "the gnu", "the cow")
-    ids = units.inputs["input_ids"][:, -1].tolist()
+    tokens = tokens_of(tiny, "the zebra", "the gnu", "the cow")
+    ids = tokens.inputs["input_ids"][:, -1].tolist()
     assert len(set(ids)) == 3
     assert ids[2] == len(vocabulary())
     assert torch.allclose(
-        tiny.core.table(units.inputs["input_ids"][:, -1:])[:, 0], mean.expand(3, -1), atol=1e-6
+        tiny.core.table(tokens.inputs["input_ids"][:, -1:])[:, 0], mean.expand(3, -1), atol=1e-6
     )
     with torch.no_grad():
-        assert torch.allclose(tiny(units).states[:2], before, atol=1e-6), "a frozen encoder stays what it was"
+        assert torch.allclose(tiny(tokens).last_hidden_state[:2], before, atol=1e-6), (
+            "a frozen encoder stays what it was"
+        )
     assert tiny.core.table.added is not None
     assert tiny.core.table.added.shape == (4, 6)  # those without a name, gnu, gnus, zebra
     assert [n for n, _ in tiny.layer_groups()] == ["embeddings", "lstm_0", "lstm_1", "lstm_2"]
-    report = tiny.tokenizer.report()
-    assert (report["types"], report["types_known"], report["unknown_units"]) == (4, 1, 5)
+    report = tiny.tokenizer.coverage()
+    assert (report["types"], report["types_known"], report["unknown_tokens"]) == (4, 1, 5)
 
 
 def test_pretrained_vocabulary_reads_new_words_as_xxunk(tmp_path: Path) -> None:
     encoder = load(name="x", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, vocabulary="pretrained")
     encoder.restrict(["zebra"])
-    assert units_of(encoder, "zebra").inputs["input_ids"].tolist() == [[2, 0]]
+    assert tokens_of(encoder, "zebra").inputs["input_ids"].tolist() == [[2, 0]]
     assert encoder.core.table.added is None
 
 
@@ -273,22 +279,22 @@ def test_scratch_has_the_published_start(tmp_path: Path) -> None:
 def test_korean_and_an_empty_text(tiny: AwdLstmEncoder) -> None:
     states = tiny.eval().encode(["서울에서 왔다. 경주로", ""])
     assert [s.shape for s in states] == [(4, 6), (0, 6)]
-    report = tiny.tokenizer.report()
+    report = tiny.tokenizer.coverage()
     assert (report["words"], report["words_known"]) == (4, 3)
 
 
 def test_a_word_is_read_at_its_own_unit(tiny: AwdLstmEncoder) -> None:
-    units = units_of(tiny, "Ana Bank")
+    tokens = tokens_of(tiny, "Ana Bank")
     with torch.no_grad():
-        states = tiny.eval()(units).states
-    assert torch.equal(word_states(states, units)[0], states[0, [2, 4]])
+        states = tiny.eval()(tokens).last_hidden_state
+    assert torch.equal(word_states(states, tokens)[0], states[0, [2, 4]])
 
 
 def test_pairs_are_taken_apart(tiny: AwdLstmEncoder) -> None:
     with pytest.raises(HarnessError, match=r"pairs=separate"):
-        tiny.tokenizer.pair_rows([], Windowing())
-    with pytest.raises(HarnessError, match=r"max_units"):
-        units_of(tiny, "a", max_units=1)
+        tiny.tokenizer.tokenize_pairs([], WindowOptions())
+    with pytest.raises(HarnessError, match=r"max_length"):
+        tokens_of(tiny, "a", max_length=1)
 
 
 @pytest.mark.parametrize(
@@ -325,8 +331,8 @@ def test_language_model_carries_its_state_without_gradient() -> None:
     model = tiny_lm().eval()
     ids = torch.arange(12)[None]
     first = model(ids[:, :5])
-    second = model(ids[:, 5:], first.hidden)
-    assert not any(h.requires_grad for pair in second.hidden for h in pair)
+    second = model(ids[:, 5:], first.hidden_size)
+    assert not any(h.requires_grad for pair in second.hidden_size for h in pair)
     joined = torch.cat([first.logits, second.logits], 1)
     assert torch.allclose(joined, model(ids).logits, atol=1e-6)
     assert "decoder" not in " ".join(model.state_dict()), "the table is there once"
@@ -339,12 +345,12 @@ def test_concat_pooling_sees_no_padding(count: int, side: str) -> None:
     real, pads = torch.tensor([[1.0, -1.0], [3.0, -5.0]]), torch.zeros(count, 2)
     mask, none = torch.ones(2, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
     order = (lambda a, b: torch.cat([a, b])) if side == "right" else (lambda a, b: torch.cat([b, a]))
-    units = padded([[0] * (2 + count)])
-    units.mask = order(mask, none)[None]
+    tokens = padded([[0] * (2 + count)])
+    tokens.mask = order(mask, none)[None]
     states = order(real, pads)[None]
-    assert pool(states, units, "concat").tolist() == [[3, -5, 3, -1, 2, -3]]
-    assert pool(states, units, "concat_backward").tolist() == [[1, -1, 3, -1, 2, -3]]
-    assert pool(states, units, "concat_both").tolist() == [[3, -1, 3, -1, 2, -3]]
+    assert pool(states, tokens, "concat").tolist() == [[3, -5, 3, -1, 2, -3]]
+    assert pool(states, tokens, "concat_backward").tolist() == [[1, -1, 3, -1, 2, -3]]
+    assert pool(states, tokens, "concat_both").tolist() == [[3, -1, 3, -1, 2, -3]]
     assert pooled_size(2, "concat_both") == 6
 
 

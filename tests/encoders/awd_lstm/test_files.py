@@ -190,9 +190,9 @@ def test_the_words_of_2018(tmp_path: Path) -> None:
     write_model(tmp_path, tiny_lm().weights(), words)
     encoder = load(name="x", path=tmp_path, cache_dir=tmp_path)
     from harness.data.text import Text
-    from harness.encoders.base import Windowing
+    from harness.encoders.base import WindowOptions
 
-    ((row,),) = encoder.tokenizer.rows([Text.from_string("The RIVER runs")], Windowing())
+    ((row,),) = encoder.tokenizer.tokenize([Text.from_string("The RIVER runs")], WindowOptions())
     assert [words[i] for i in row.inputs["input_ids"]] == ["xbos", "the", "t_up", "river", "runs"]
 
 

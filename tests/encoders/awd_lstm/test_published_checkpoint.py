@@ -1,4 +1,4 @@
-"""AWD-LSTM units over real text in two scripts: every word has its unit, and the unit lies on the word."""
+"""AWD-LSTM units over real text in two scripts: every word has its token, and the token lies on the word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from harness.data.text import Text
 from harness.encoders.awd_lstm.encoder import load
-from harness.encoders.base import Windowing
+from harness.encoders.base import WindowOptions
 from tests.helpers.tiny_awd_lstm import awd_lstm_folder
 
 FILES = {"wikitext2_small/valid.txt": (0, 0), "korsts/dev.tsv": (5, 1), "sst2/dev.txt": (0, 0)}
@@ -21,14 +21,14 @@ def test_every_word_has_its_unit(shared_data: Path, tmp_path: Path, name: str, b
     lines = (shared_data / "data" / name).read_text(encoding="utf-8").split("\n")[header:400]
     texts = [Text.from_string(line.split("\t")[column]) for line in lines if line.strip()]
     encoder = load(name="x", path=awd_lstm_folder(), cache_dir=tmp_path, backwards=backwards)
-    windowing = Windowing(max_units=64, overlap=16)
-    for text, rows in zip(texts, encoder.tokenizer.rows(texts, windowing), strict=True):
+    windowing = WindowOptions(max_length=64, stride=16)
+    for text, rows in zip(texts, encoder.tokenizer.tokenize(texts, windowing), strict=True):
         owned = set()
         for row in rows:
-            for word, unit in enumerate(row.word_units.tolist()):
-                if unit >= 0:
+            for word, token in enumerate(row.word_to_token.tolist()):
+                if token >= 0:
                     owned.add(word)
-                    (start, end), (low, high) = row.offsets[unit].tolist(), text.spans[word]
+                    (start, end), (low, high) = row.offsets[token].tolist(), text.spans[word]
                     assert start < high, (text.words[word], text.text[start:end])
                     assert end > low, (text.words[word], text.text[start:end])
         assert owned == set(range(len(text)))

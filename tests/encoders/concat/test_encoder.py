@@ -16,9 +16,9 @@ from harness.core.paths import conf_dir
 from harness.core.resolvers import register
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
-from harness.data.tokens import Encoded, UnitRow, Units
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.data.windows import owners, windows
-from harness.encoders.base import Encoder, Group, Windowing
+from harness.encoders.base import Encoder, Group, WindowOptions
 from harness.encoders.concat.encoder import ConcatEncoder
 from harness.encoders.concat.files import files
 from harness.encoders.static.encoder import load
@@ -28,40 +28,42 @@ torch.set_num_threads(1)
 
 
 class Letters:
-    """Units are letters between two special units; words with a 'q' are deleted."""
+    """Units are letters between two special tokens; words with a 'q' are deleted."""
 
     pad = {"letters": 31.0}  # noqa: RUF012
 
-    def rows(self, texts: Sequence[Text], windowing: Windowing) -> list[list[UnitRow]]:
+    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
         return [self._rows(t, windowing) for t in texts]
 
-    def report(self) -> dict[str, float]:
+    def coverage(self) -> dict[str, float]:
         return {"letters": 1.0}
 
-    def _rows(self, text: Text, windowing: Windowing) -> list[UnitRow]:
-        units = [
+    def _rows(self, text: Text, windowing: WindowOptions) -> list[TokenizedWindow]:
+        tokens = [
             (w, a + i, text.text[a + i])
             for w, (a, b) in enumerate(text.spans)
             for i in range(b - a)
             if "q" not in text.text[a:b]
         ]
         first = np.full(len(text), -1)
-        for place, (w, _, _) in reversed(list(enumerate(units))):
+        for place, (w, _, _) in reversed(list(enumerate(tokens))):
             first[w] = place
-        room = len(units) if windowing.max_units is None else windowing.max_units - 2
-        wins = windows(len(units), max(1, room), min(windowing.overlap, max(0, room - 1)))
-        owner = owners(len(units), wins)
-        return [self._row(units[s : s + n], s, first, owner, index) for index, (s, n) in enumerate(wins)]
+        room = len(tokens) if windowing.max_length is None else windowing.max_length - 2
+        wins = windows(len(tokens), max(1, room), min(windowing.stride, max(0, room - 1)))
+        owner = owners(len(tokens), wins)
+        return [self._row(tokens[s : s + n], s, first, owner, index) for index, (s, n) in enumerate(wins)]
 
-    def _row(self, units: list, start: int, first: np.ndarray, owner: np.ndarray, window: int) -> UnitRow:
-        codes = np.array([[30, 30], *[[ord(c) % 29, 1] for _, _, c in units], [30, 30]], dtype=np.int16)
+    def _row(
+        self, tokens: list, start: int, first: np.ndarray, owner: np.ndarray, window: int
+    ) -> TokenizedWindow:
+        codes = np.array([[30, 30], *[[ord(c) % 29, 1] for _, _, c in tokens], [30, 30]], dtype=np.int16)
         mine = np.array([p >= 0 and owner[p] == window for p in first], dtype=bool)
-        return UnitRow(
+        return TokenizedWindow(
             inputs={"letters": codes},
-            word_ids=np.array([-1, *[w for w, _, _ in units], -1]),
-            offsets=np.array([[0, 0], *[[a, a + 1] for _, a, _ in units], [0, 0]]),
-            segment=np.array([-1] + [0] * len(units) + [-1]),
-            word_units=np.where(mine, first - start + 1, -1).reshape(len(first)),
+            word_ids=np.array([-1, *[w for w, _, _ in tokens], -1]),
+            offsets=np.array([[0, 0], *[[a, a + 1] for _, a, _ in tokens], [0, 0]]),
+            sequence_ids=np.array([-1] + [0] * len(tokens) + [-1]),
+            word_to_token=np.where(mine, first - start + 1, -1).reshape(len(first)),
             window=window,
         )
 
@@ -69,19 +71,19 @@ class Letters:
 class LetterEncoder(Encoder):
     """Embeddings and two layers that see two neighbours on each side."""
 
-    def __init__(self, max_units: int | None = None) -> None:
+    def __init__(self, max_length: int | None = None) -> None:
         super().__init__()
-        self.name, self.hidden, self.n_layers, self.max_units = "letters", 4, 2, max_units
+        self.name, self.hidden_size, self.num_layers, self.max_length = "letters", 4, 2, max_length
         self.pooling, self.pairs, self.tokenizer = "mean", "separate", Letters()
         self.table = nn.Embedding(32, 4)
         self.up = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
 
-    def forward(self, units: Units, *, all_layers: bool = False) -> Encoded:
-        layers = [self.table(units.inputs["letters"][..., 0].long()) * units.mask[..., None]]
+    def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        layers = [self.table(tokens.inputs["letters"][..., 0].long()) * tokens.mask[..., None]]
         for layer in self.up:
             x = nn.functional.pad(layers[-1], (0, 0, 1, 1))
-            layers.append(torch.tanh(layer(x[:, :-2] + x[:, 1:-1] + x[:, 2:])) * units.mask[..., None])
-        return Encoded(layers[-1], torch.stack(layers) if all_layers else None)
+            layers.append(torch.tanh(layer(x[:, :-2] + x[:, 1:-1] + x[:, 2:])) * tokens.mask[..., None])
+        return EncoderOutput(layers[-1], torch.stack(layers) if all_layers else None)
 
     def layer_groups(self) -> list[Group]:
         layers = [(f"layer_{i}", list(m.parameters())) for i, m in enumerate(self.up, start=1)]
@@ -102,12 +104,12 @@ def static(tmp_path: Path) -> Encoder:
     return load(name="v", path=tmp_path / "v.txt", cache_dir=tmp_path / "cache")
 
 
-@pytest.mark.parametrize("max_units", [None, 12])
+@pytest.mark.parametrize("max_length", [None, 12])
 @pytest.mark.parametrize("layers", ["top", "all"])
-def test_each_member_gives_what_it_gives_alone(tmp_path: Path, max_units: int | None, layers: str) -> None:
-    first, second = static(tmp_path), LetterEncoder(max_units)
+def test_each_member_gives_what_it_gives_alone(tmp_path: Path, max_length: int | None, layers: str) -> None:
+    first, second = static(tmp_path), LetterEncoder(max_length)
     both = ConcatEncoder({"v": first, "letters": second}, name="both")
-    assert (both.hidden, both.n_layers) == (6, 2)
+    assert (both.hidden_size, both.num_layers) == (6, 2)
     joined = both.encode(SENTENCES, layers=layers, batch_size=3)
     ours, theirs = first.encode(SENTENCES, layers=layers), second.encode(SENTENCES, layers=layers)
     for all_of, a, b in zip(joined, ours, theirs, strict=True):
@@ -120,12 +122,12 @@ def test_each_member_gives_what_it_gives_alone(tmp_path: Path, max_units: int | 
 def test_rows_are_words_and_padding_changes_nothing(tmp_path: Path) -> None:
     both = ConcatEncoder({"v": static(tmp_path), "letters": LetterEncoder(12)}, name="both").eval()
     texts = [Text.from_string(s) for s in SENTENCES]
-    rows = [r[0] for r in both.tokenizer.rows(texts, Windowing())]
+    rows = [r[0] for r in both.tokenizer.tokenize(texts, WindowOptions())]
     assert [len(r) for r in rows] == [len(t) for t in texts]
     assert all(len(a) == len(r) for r in rows for a in r.inputs.values())
-    together = both(Units.collate(rows, pad=both.tokenizer.pad).to("cpu")).states
+    together = both(TokenBatch.collate(rows, pad=both.tokenizer.pad).to("cpu")).last_hidden_state
     for i, row in enumerate(rows):
-        alone = both(Units.collate([row], pad=both.tokenizer.pad)).states[0]
+        alone = both(TokenBatch.collate([row], pad=both.tokenizer.pad)).last_hidden_state[0]
         torch.testing.assert_close(together[i, : len(row)], alone[: len(row)], atol=1e-6, rtol=0)
         assert together[i, len(row) :].abs().sum() == 0
 
@@ -133,21 +135,23 @@ def test_rows_are_words_and_padding_changes_nothing(tmp_path: Path) -> None:
 def test_word_windows_and_batches(tmp_path: Path) -> None:
     both = ConcatEncoder({"v": static(tmp_path), "letters": LetterEncoder(12)}, name="both")
     text = Text.from_string(SENTENCES[4])
-    rows = both.tokenizer.rows([text], Windowing(max_units=16, overlap=4))[0]
+    rows = both.tokenizer.tokenize([text], WindowOptions(max_length=16, stride=4))[0]
     assert len(rows) == 3
-    assert (sum((r.word_units >= 0).astype(int) for r in rows) == 1).all()
+    assert (sum((r.word_to_token >= 0).astype(int) for r in rows) == 1).all()
     item = (0, Example("a", (text,), None), [(r,) for r in rows], [{} for _ in rows])
     batch = Batch.collate([item], pad=both.tokenizer.pad)
-    assert (both(batch.units[0]).states.abs().sum(-1) > 0).tolist() == batch.units[0].mask.tolist()
-    cut = both.tokenizer.rows([text], Windowing(max_units=16, overlap=4, truncate=True))[0]
+    assert (both(batch.tokens[0]).last_hidden_state.abs().sum(-1) > 0).tolist() == batch.tokens[
+        0
+    ].mask.tolist()
+    cut = both.tokenizer.tokenize([text], WindowOptions(max_length=16, stride=4, truncate=True))[0]
     assert [len(r) for r in cut] == [16]
-    assert both.tokenizer.report()["texts_cut"] == 1
+    assert both.tokenizer.coverage()["texts_cut"] == 1
 
 
 def test_a_batch_without_words(tmp_path: Path) -> None:
     both = ConcatEncoder({"letters": LetterEncoder(), "v": static(tmp_path)}, name="both")
-    rows = both.tokenizer.rows([Text.from_string("")], Windowing())[0]
-    assert both(Units.collate(rows), all_layers=True).layers.shape == (3, 1, 1, 6)  # type: ignore[union-attr]
+    rows = both.tokenizer.tokenize([Text.from_string("")], WindowOptions())[0]
+    assert both(TokenBatch.collate(rows), all_layers=True).hidden_states.shape == (3, 1, 1, 6)  # type: ignore[union-attr]
 
 
 def test_groups_align_at_the_top_and_partition(tmp_path: Path) -> None:
@@ -159,13 +163,13 @@ def test_groups_align_at_the_top_and_partition(tmp_path: Path) -> None:
     ids = [id(p) for _, ps in groups for p in ps]
     assert sorted(ids) == sorted(id(p) for p in both.parameters())
     assert both.members["v"].table.shape == (2, 2)
-    assert both.tokenizer.report()["letters.letters"] == 1
+    assert both.tokenizer.coverage()["letters.letters"] == 1
 
 
 def test_gradient_reaches_every_member(tmp_path: Path) -> None:
     both = ConcatEncoder({"v": static(tmp_path), "letters": LetterEncoder(12)}, name="both")
-    rows = [r[0] for r in both.tokenizer.rows([Text.from_string(s) for s in SENTENCES], Windowing())]
-    both(Units.collate(rows)).states.sum().backward()
+    rows = [r[0] for r in both.tokenizer.tokenize([Text.from_string(s) for s in SENTENCES], WindowOptions())]
+    both(TokenBatch.collate(rows)).last_hidden_state.sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in both.parameters())
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import harness
 from harness.data.text import Text
-from harness.data.tokens import Units
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch
+from harness.encoders.base import WindowOptions
 from harness.encoders.elmo import characters as elmo_characters
 from harness.encoders.elmo import lstm
 from harness.encoders.elmo.characters import boundary_ids, character_ids, unique_rows
@@ -119,8 +119,8 @@ def test_published_fixture_tokens(shared_data: Path, tmp_path: Path) -> None:
     [
         {},
         {"use_skip_connections": False},
-        {"n_layers": 3, "n_highway": 0, "activation": "tanh"},
-        {"n_layers": 1, "n_highway": 2, "cell_clip": None, "proj_clip": None},
+        {"num_layers": 3, "n_highway": 0, "activation": "tanh"},
+        {"num_layers": 1, "n_highway": 2, "cell_clip": None, "proj_clip": None},
         {"filters": ((1, 3), (7, 5)), "n_highway": 2},
     ],
 )
@@ -135,10 +135,10 @@ def test_states_are_those_of_the_plain_mathematics(tmp_path: Path, changes: dict
         for row, sentence in enumerate(batch):
             if sentence:
                 wanted = plain.sentence(sentence, row)
-                for layer in range(options.n_layers + 1):
+                for layer in range(options.num_layers + 1):
                     np.testing.assert_allclose(found[row][layer], wanted[layer], atol=5e-6, rtol=1e-5)
             else:
-                assert found[row].shape == (options.n_layers + 1, 0, 16)
+                assert found[row].shape == (options.num_layers + 1, 0, 16)
 
 
 @pytest.mark.parametrize("wrong", ["reset", "forget", "skip", "order", "cell", "proj"])
@@ -206,21 +206,21 @@ def encoder_of(tmp_path: Path, **changes: object) -> ElmoEncoder:
     return load(name="tiny", path=make_elmo(tmp_path / "model", **changes), cache_dir=tmp_path).eval()
 
 
-def units_of(encoder: ElmoEncoder, sentences: Sequence[Sequence[str]]) -> Units:
+def tokens_of(encoder: ElmoEncoder, sentences: Sequence[Sequence[str]]) -> TokenBatch:
     texts = [Text.from_words(s) for s in sentences]
-    rows = [rows[0] for rows in encoder.tokenizer.rows(texts, Windowing())]
-    return Units.collate(rows, pad=encoder.tokenizer.pad)
+    rows = [rows[0] for rows in encoder.tokenizer.tokenize(texts, WindowOptions())]
+    return TokenBatch.collate(rows, pad=encoder.tokenizer.pad)
 
 
 def test_padding_is_no_word(tmp_path: Path) -> None:
     """Case E03."""
     encoder = encoder_of(tmp_path)
-    units = units_of(encoder, [["this", "is", "a", "long", "one"], ["short", "one"]])
-    assert units.mask.sum(1).tolist() == [5, 2]
-    assert not units.inputs["characters"][1, 2:].any()
+    tokens = tokens_of(encoder, [["this", "is", "a", "long", "one"], ["short", "one"]])
+    assert tokens.mask.sum(1).tolist() == [5, 2]
+    assert not tokens.inputs["characters"][1, 2:].any()
     with torch.inference_mode():
-        together = encoder(units, all_layers=True).layers
-        alone = encoder(units_of(encoder, [["short", "one"]]), all_layers=True).layers
+        together = encoder(tokens, all_layers=True).hidden_states
+        alone = encoder(tokens_of(encoder, [["short", "one"]]), all_layers=True).hidden_states
     assert together is not None
     assert alone is not None
     torch.testing.assert_close(together[:, 1, :2], alone[:, 0], atol=1e-6, rtol=0)
@@ -268,7 +268,7 @@ def test_blocks_of_words_and_steps_change_nothing(tmp_path: Path, monkeypatch: p
 def test_a_repeated_word_is_encoded_once(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     vectors, number = encoder.characters(
-        units_of(encoder, [["a", "b", "a"], ["b", "c"]]).inputs["characters"][
+        tokens_of(encoder, [["a", "b", "a"], ["b", "c"]]).inputs["characters"][
             torch.tensor([[True, True, True], [True, True, False]])
         ]
     )
@@ -333,15 +333,15 @@ class TorchElmo(nn.Module):
 
 def test_gradient_is_that_of_the_plain_forward_pass(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
-    units = units_of(encoder, SENTENCES)
+    tokens = tokens_of(encoder, SENTENCES)
     plain = TorchElmo(encoder)
-    direction = torch.randn(*units.mask.shape, 16)
-    (encoder(units).states * direction).sum().backward()
+    direction = torch.randn(*tokens.mask.shape, 16)
+    (encoder(tokens).last_hidden_state * direction).sum().backward()
     fast = {n: p.grad.clone() for n, p in encoder.named_parameters() if p.grad is not None}
     encoder.zero_grad()
     for row, sentence in enumerate(SENTENCES):
         if sentence:
-            states = plain(units.inputs["characters"][row, : len(sentence)])
+            states = plain(tokens.inputs["characters"][row, : len(sentence)])
             (states * direction[row, : len(sentence)]).sum().backward()
     assert set(fast) == {n for n, _ in encoder.named_parameters()}
     for name, parameter in encoder.named_parameters():
@@ -352,13 +352,13 @@ def test_gradient_is_that_of_the_plain_forward_pass(tmp_path: Path) -> None:
 
 def test_dropout_in_training_only(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
-    units = units_of(encoder, SENTENCES)
+    tokens = tokens_of(encoder, SENTENCES)
     assert encoder.dropout == pytest.approx(0.1)
-    assert torch.equal(encoder(units).states, encoder(units).states)
+    assert torch.equal(encoder(tokens).last_hidden_state, encoder(tokens).last_hidden_state)
     encoder.train()
-    assert not torch.equal(encoder(units).states, encoder(units).states)
+    assert not torch.equal(encoder(tokens).last_hidden_state, encoder(tokens).last_hidden_state)
     none = load(name="t", path=tmp_path / "model", cache_dir=tmp_path, dropout=0.0).train()
-    assert torch.equal(none(units).states, none(units).states)
+    assert torch.equal(none(tokens).last_hidden_state, none(tokens).last_hidden_state)
 
 
 def test_groups_and_character_layer(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_groups_and_character_layer(tmp_path: Path) -> None:
     groups = encoder.layer_groups()
     assert [n for n, _ in groups] == ["embeddings", "layer_1", "layer_2"]
     table = encoder.embedding_encoder()
-    assert table.hidden == 8
+    assert table.hidden_size == 8
     assert {id(p) for p in table.parameters()} == {id(p) for p in groups[0][1]}
     tokens, layers = table.encode(SENTENCES), encoder.encode(SENTENCES, layers="all")
     for a, b in zip(tokens, layers, strict=True):
@@ -376,7 +376,7 @@ def test_groups_and_character_layer(tmp_path: Path) -> None:
 def test_report_counts_words_that_are_cut(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     encoder.encode([["a", "x" * 48, "x" * 49, "가" * 16, "가" * 17]])
-    report = encoder.tokenizer.report()
+    report = encoder.tokenizer.coverage()
     assert (report["words"], report["words_cut"], report["types"]) == (5, 2, 5)
 
 
@@ -388,6 +388,6 @@ def test_states_of_before_can_be_forgotten(tmp_path: Path) -> None:
     assert np.abs(encoder.encode([SENTENCES[0]])[0] - first).max() > 1e-3
     encoder.reset()
     np.testing.assert_array_equal(encoder.encode([SENTENCES[0]])[0], first)
-    units = units_of(encoder, SENTENCES)
+    tokens = tokens_of(encoder, SENTENCES)
     for _ in range(2):  # no gradient into the batch before
-        encoder(units).states.sum().backward()
+        encoder(tokens).last_hidden_state.sum().backward()

@@ -15,7 +15,7 @@ import torch
 import harness
 from harness.bodies.bilstm import BiLSTM
 from harness.config.resolve import prepare
-from harness.data.tokens import Encoded, UnitRow, Units
+from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.elmo.encoder import load
 from harness.encoders.elmo.files import files, read_options
 from harness.encoders.elmo.weights import read_weights, write
@@ -39,7 +39,7 @@ def test_a_folder_holds_options_and_weights(tmp_path: Path) -> None:
     (folder / "weights.hdf5").rename(folder / "elmo_tiny_weights.hdf5")
     found = files({"path": folder}, tmp_path)
     assert found["options"].name == "elmo_tiny_options.json"
-    assert load(name="tiny", path=folder, cache_dir=tmp_path).hidden == 16
+    assert load(name="tiny", path=folder, cache_dir=tmp_path).hidden_size == 16
     apart = files({"files": {"options": found["options"], "weights": found["weights"]}}, tmp_path)
     assert apart == found
 
@@ -193,7 +193,7 @@ def test_layers_follow_the_strategy(tmp_path: Path) -> None:
         make_cell(tmp_path, *base, "strategy=frozen", *more).id
         for more in (
             [],
-            ["encoder.layers=mix", "body=bilstm", "body.hidden=64", "body.features=before"],
+            ["encoder.layers=mix", "body=bilstm", "body.hidden_size=64", "body.features=before"],
             ["encoder.layers=top"],
         )
     )
@@ -225,15 +225,19 @@ def test_mix_normalises_and_is_pulled() -> None:
 
 def test_features_before_and_after_the_rnn() -> None:
     ids = np.arange(3)
-    units = Units.collate([UnitRow({"x": ids}, ids, np.zeros((3, 2), int), np.zeros(3, int), ids)])
+    tokens = TokenBatch.collate(
+        [TokenizedWindow({"x": ids}, ids, np.zeros((3, 2), int), np.zeros(3, int), ids)]
+    )
     states, late = torch.randn(1, 3, 4), torch.randn(1, 1, 3, 4)
     for features, width in (("before", 10), ("after", 14), ("both", 14)):
-        body = BiLSTM(4, hidden=5, features=features).eval()
-        out = body((Encoded(states, layers=late),), (units,))[0].states
-        assert body.hidden == out.shape[-1] == width
+        body = BiLSTM(4, hidden_size=5, features=features).eval()
+        out = body((EncoderOutput(states, hidden_states=late),), (tokens,))[0].last_hidden_state
+        assert body.hidden_size == out.shape[-1] == width
         if features != "before":
             assert torch.equal(out[..., 10:], late[0])
-            assert torch.equal(body((Encoded(states),), (units,))[0].states[..., 10:], states)
+            assert torch.equal(
+                body((EncoderOutput(states),), (tokens,))[0].last_hidden_state[..., 10:], states
+            )
     with pytest.raises(HarnessError, match=r"body.features=beside"):
         BiLSTM(4, features="beside")
 

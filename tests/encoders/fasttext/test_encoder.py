@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from harness.data.text import Text
-from harness.data.tokens import Units
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch
+from harness.encoders.base import WindowOptions
 from harness.encoders.fasttext.encoder import FastTextEncoder, load
 from harness.encoders.fasttext.files import is_model
 from harness.encoders.fasttext.table import SubwordTable, open_fasttext
@@ -227,8 +227,8 @@ def encoder(tmp_path: Path, *, seed: int = 0, **options: Any) -> FastTextEncoder
 
 
 def states(enc: StaticEncoder, words: list[str]) -> np.ndarray:
-    units = Units.collate([enc.tokenizer.rows([Text.from_words(words)], Windowing())[0][0]])
-    return enc(units).states[0].detach().numpy()
+    tokens = TokenBatch.collate([enc.tokenizer.tokenize([Text.from_words(words)], WindowOptions())[0][0]])
+    return enc(tokens).last_hidden_state[0].detach().numpy()
 
 
 @pytest.mark.parametrize("restricted", [False, True])
@@ -242,7 +242,7 @@ def test_encoder_gives_every_word_its_vector(tmp_path: Path, restricted: bool) -
     found = states(enc, words)
     np.testing.assert_allclose(found, [expected(values, w) for w in words], atol=1e-6)
     np.testing.assert_allclose(states(enc, words[::-1]), found[::-1])
-    report = enc.tokenizer.report()
+    report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"], report["matched_exact"]) == (14, 14, 8)
     assert (report["composed_from_subwords"], report["types"], report["types_composed"]) == (6, 6, 3)
     assert report["types_known"] == 6
@@ -252,7 +252,7 @@ def test_lower_case_comes_before_composing_when_asked_for(tmp_path: Path) -> Non
     _, values = model(tmp_path)
     enc = encoder(tmp_path, lower_fallback=True)
     np.testing.assert_allclose(states(enc, ["THE"])[0], expected(values, "the"), atol=1e-6)
-    report = enc.tokenizer.report()
+    report = enc.tokenizer.coverage()
     assert (report["matched_lower"], report["composed_from_subwords"]) == (1, 0)
     plain = encoder(tmp_path)
     np.testing.assert_allclose(states(plain, ["THE"])[0], expected(values, "THE"), atol=1e-6)
@@ -263,7 +263,7 @@ def test_a_word_without_ngrams_is_unknown(tmp_path: Path) -> None:
     path = save(tmp_path, data)
     enc = load(name="m", path=path, cache_dir=tmp_path / "cache")
     assert not states(enc, ["zzz"]).any()
-    assert enc.tokenizer.report()["words_known"] == 0
+    assert enc.tokenizer.coverage()["words_known"] == 0
     assert states(load(name="m", path=path, cache_dir=tmp_path / "cache", unknown="random"), ["zzz"]).any()
 
 
@@ -271,8 +271,10 @@ def test_a_trained_table_moves_composed_words_alone(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     enc.restrict(["the", "서울에서", "서울역"])
     before = enc.table.detach().clone()
-    units = Units.collate([enc.tokenizer.rows([Text.from_words(["서울에서"])], Windowing())[0][0]])
-    enc(units).states.sum().backward()
+    tokens = TokenBatch.collate(
+        [enc.tokenizer.tokenize([Text.from_words(["서울에서"])], WindowOptions())[0][0]]
+    )
+    enc(tokens).last_hidden_state.sum().backward()
     assert enc.table.grad is not None
     assert enc.table.grad.abs().sum(dim=1).count_nonzero() == 1
     assert torch.equal(before, enc.table)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from harness.data.text import Text
-from harness.data.tokens import Units
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch
+from harness.encoders.base import WindowOptions
 from harness.encoders.static.encoder import StaticEncoder, load
 from harness.errors import HarnessError
 
@@ -27,8 +27,8 @@ def encoder(tmp_path: Path, text: str = V10, *, seed: int = 7, **options: object
 
 
 def states(enc: StaticEncoder, words: list[str]) -> np.ndarray:
-    units = Units.collate([enc.tokenizer.rows([Text.from_words(words)], Windowing())[0][0]])
-    return enc(units).states[0].detach().numpy()
+    tokens = TokenBatch.collate([enc.tokenizer.tokenize([Text.from_words(words)], WindowOptions())[0][0]])
+    return enc(tokens).last_hidden_state[0].detach().numpy()
 
 
 def test_v10_exact_lookup(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_v10_exact_lookup(tmp_path: Path) -> None:
     found = states(enc, ["Apple", "PARIS", "zzz"])
     unknown = enc.table[0].detach().numpy()
     np.testing.assert_array_equal(found, [[0, 1], unknown, unknown])
-    report = enc.tokenizer.report()
+    report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"], report["types"], report["types_known"]) == (3, 1, 3, 1)
 
 
@@ -46,7 +46,7 @@ def test_v10_lower_case_fallback_and_coverage(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[:2], [[0, 1], [2, 2]])
     np.testing.assert_array_equal(found[2], enc.table[0].detach().numpy())
     states(enc, ["apple", "apple"])
-    report = enc.tokenizer.report()
+    report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"]) == (5, 4)
     assert (report["matched_exact"], report["matched_lower"]) == (3, 1)
     assert (report["types"], report["types_known"]) == (4, 3)
@@ -71,9 +71,11 @@ def test_padding_has_zero_states_and_no_gradient(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     rows = [
         r[0]
-        for r in enc.tokenizer.rows([Text.from_words(["apple"] * 3), Text.from_words(["paris"])], Windowing())
+        for r in enc.tokenizer.tokenize(
+            [Text.from_words(["apple"] * 3), Text.from_words(["paris"])], WindowOptions()
+        )
     ]
-    out = enc(Units.collate(rows)).states
+    out = enc(TokenBatch.collate(rows)).last_hidden_state
     assert out[1, 1:].abs().sum() == 0
     out.sum().backward()
     assert enc.table.grad is not None
@@ -128,7 +130,7 @@ def test_groups_partition_the_parameters_and_the_embedding_encoder_is_itself(tmp
     assert name == "embeddings"
     assert {id(p) for p in parameters} == {id(p) for p in enc.parameters()}
     assert enc.embedding_encoder() is enc
-    assert (enc.n_layers, enc.max_units, enc.pooling, enc.pairs) == (0, None, "mean", "separate")
+    assert (enc.num_layers, enc.max_length, enc.pooling, enc.pairs) == (0, None, "mean", "separate")
 
 
 def test_fingerprint_tells_what_changes_states(tmp_path: Path) -> None:
@@ -155,26 +157,26 @@ def test_a_copy_stands_alone(tmp_path: Path) -> None:
 def test_long_texts_are_cut_into_windows_that_own_each_word_once(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     text = Text.from_words([["apple", "paris", "zzz"][i % 3] for i in range(23)])
-    rows = enc.tokenizer.rows([text], Windowing(max_units=8, overlap=4))[0]
+    rows = enc.tokenizer.tokenize([text], WindowOptions(max_length=8, stride=4))[0]
     assert [len(r) for r in rows] == [8, 8, 8, 8, 7]
-    assert (sum((r.word_units >= 0).astype(int) for r in rows) == 1).all()
+    assert (sum((r.word_to_token >= 0).astype(int) for r in rows) == 1).all()
     for row in rows:
-        for word in np.flatnonzero(row.word_units >= 0):
-            assert row.word_ids[row.word_units[word]] == word
+        for word in np.flatnonzero(row.word_to_token >= 0):
+            assert row.word_ids[row.word_to_token[word]] == word
         assert (row.offsets == np.array(text.spans)[row.word_ids]).all()
-    cut = enc.tokenizer.rows([text], Windowing(max_units=8, overlap=4, truncate=True))[0]
+    cut = enc.tokenizer.tokenize([text], WindowOptions(max_length=8, stride=4, truncate=True))[0]
     assert len(cut) == 1
-    assert (cut[0].word_units >= 0).sum() == 8
-    assert enc.tokenizer.report()["texts_cut"] == 1
+    assert (cut[0].word_to_token >= 0).sum() == 8
+    assert enc.tokenizer.coverage()["texts_cut"] == 1
 
 
 def test_an_empty_text_has_one_empty_row(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
-    rows = enc.tokenizer.rows([Text.from_string("")], Windowing(max_units=8))[0]
+    rows = enc.tokenizer.tokenize([Text.from_string("")], WindowOptions(max_length=8))[0]
     assert [len(r) for r in rows] == [0]
-    assert enc(Units.collate(rows)).states.shape == (1, 1, 2)
+    assert enc(TokenBatch.collate(rows)).last_hidden_state.shape == (1, 1, 2)
 
 
 def test_pairs_are_encoded_apart(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="separate"):
-        encoder(tmp_path).tokenizer.pair_rows([], Windowing())
+        encoder(tmp_path).tokenizer.tokenize_pairs([], WindowOptions())

@@ -272,24 +272,24 @@ def test_against_gensim_on_real_files(tmp_path: Path) -> None:
 
 def test_d21_no_window_skips_a_unit() -> None:
     assert windows(150, 108, 0) == [(0, 108), (108, 42)]
-    for overlap in (108, 120):
-        with pytest.raises(HarnessError, match=f"overlap={overlap}"):
-            windows(150, 108, overlap)
+    for stride in (108, 120):
+        with pytest.raises(HarnessError, match=f"stride={stride}"):
+            windows(150, 108, stride)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 29, 30])
 @pytest.mark.parametrize("room", [1, 2, 6, 7])
 def test_windows_cover_everything_and_every_unit_has_one_owner(n: int, room: int) -> None:
-    for overlap in range(room):
-        wins = windows(n, room, overlap)
+    for stride in range(room):
+        wins = windows(n, room, stride)
         assert sorted({u for start, length in wins for u in range(start, start + length)}) == list(range(n))
         assert all(length <= room for _, length in wins)
         assert len(wins) == 1 or wins[-2][0] + wins[-2][1] < n
         owner = owners(n, wins)
-        for unit, own in enumerate(owner):
+        for token, own in enumerate(owner):
             context = [
-                min(unit - start, start + length - 1 - unit) + 0.01 * length
-                if start <= unit < start + length
+                min(token - start, start + length - 1 - token) + 0.01 * length
+                if start <= token < start + length
                 else -1
                 for start, length in wins
             ]
@@ -297,5 +297,5 @@ def test_windows_cover_everything_and_every_unit_has_one_owner(n: int, room: int
 
 
 def test_windows_without_room() -> None:
-    with pytest.raises(HarnessError, match="raise max_units"):
+    with pytest.raises(HarnessError, match="raise max_length"):
         windows(5, 0, 0)

@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from harness.data.text import Text
-from harness.data.tokens import Units
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch
+from harness.encoders.base import WindowOptions
 from harness.encoders.transformer import bert, gpt
 from harness.encoders.transformer.encoder import TransformerEncoder
 from harness.encoders.transformer.hub import checkpoint_files, encoder_files, local_folder
@@ -51,9 +51,9 @@ def load(path: Path, family=bert, **options) -> TransformerEncoder:
 
 
 def states(encoder: TransformerEncoder) -> torch.Tensor:
-    rows = encoder.tokenizer.rows([Text.from_string(TEXT)], Windowing(overlap=8))
+    rows = encoder.tokenizer.tokenize([Text.from_string(TEXT)], WindowOptions(stride=8))
     with torch.no_grad():
-        return encoder(Units.collate(rows[0], pad=encoder.tokenizer.pad)).states
+        return encoder(TokenBatch.collate(rows[0], pad=encoder.tokenizer.pad)).last_hidden_state
 
 
 def rewrite(folder: Path, change) -> None:
@@ -166,7 +166,7 @@ def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
     (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate([*pieces, "ana</w>"])}))
     (folder / "merges.txt").write_text("#version: 0.2\na n\nan a</w>\n")
     encoder = load(folder, gpt)
-    (row,) = encoder.tokenizer.rows([Text.from_string("Ana ran.")], Windowing(overlap=8))[0]
+    (row,) = encoder.tokenizer.tokenize([Text.from_string("Ana ran.")], WindowOptions(stride=8))[0]
     shown = [encoder.tokenizer.backend.id_to_token(i) for i in row.inputs["input_ids"]]
     assert shown == ["ana</w>", "r", "a", "n</w>", ".</w>"]
     assert row.word_ids.tolist() == [0, 1, 1, 1, 2]
@@ -176,8 +176,8 @@ def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
 def test_tokenizers_travel_to_workers(made):
     tokenizer = load(made / "bert").tokenizer
     texts = [Text.from_string(TEXT)]
-    there = pickle.loads(pickle.dumps(tokenizer)).rows(texts, Windowing(overlap=8))[0][0]
-    here = tokenizer.rows(texts, Windowing(overlap=8))[0][0]
+    there = pickle.loads(pickle.dumps(tokenizer)).tokenize(texts, WindowOptions(stride=8))[0][0]
+    here = tokenizer.tokenize(texts, WindowOptions(stride=8))[0][0]
     assert there.inputs["input_ids"].tolist() == here.inputs["input_ids"].tolist()
 
 
@@ -188,8 +188,8 @@ def test_lower_casing_of_an_old_checkpoint_is_its_own(folder):
     for lower, unknown in ((True, 0), (False, 1)):
         (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
         tokenizer = load(folder).tokenizer
-        tokenizer.rows([Text.from_string("ANA")], Windowing(overlap=8))
-        assert tokenizer.counts["unknown_units"] == unknown
+        tokenizer.tokenize([Text.from_string("ANA")], WindowOptions(stride=8))
+        assert tokenizer.counts["unknown_tokens"] == unknown
 
 
 def test_tokenizer_of_another_model_is_refused(folder):
@@ -242,7 +242,7 @@ def test_encoder_decoder_is_refused(folder):
 
 def test_frame_all_frames_single_texts(made):
     plain, framed = load(made / "gpt2", gpt), load(made / "gpt2", gpt, frame="all")
-    (row,) = framed.tokenizer.rows([Text.from_string("a")], Windowing(overlap=8))[0]
+    (row,) = framed.tokenizer.tokenize([Text.from_string("a")], WindowOptions(stride=8))[0]
     size = tiny_config("gpt2").vocab_size
     assert row.inputs["input_ids"][[0, -1]].tolist() == [size, size + 2]
     assert plain.fingerprint() != framed.fingerprint()
@@ -359,5 +359,5 @@ def test_three_lines_make_an_encoder(tmp_path, made):
 
     config = compose(tmp_path, "mine")
     encoder = build(config, random_init=False, cache_dir=tmp_path)
-    assert (encoder.name, encoder.hidden) == ("mine", 16)
+    assert (encoder.name, encoder.hidden_size) == ("mine", 16)
     assert config["recipe"]["full"]["epochs"] == 3

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from harness.data.text import Text
-from harness.data.tokens import Units, pool
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch, pool
+from harness.encoders.base import WindowOptions
 from harness.encoders.transformer import bert, gpt
 from harness.encoders.transformer.encoder import TransformerEncoder
 from tests.helpers.tiny_transformers import BIDIRECTIONAL, CAUSAL, POSITIONS, TEXT, make_checkpoint
@@ -36,15 +36,17 @@ def encoders(checkpoints) -> dict[str, TransformerEncoder]:
     return {kind: load(folder, kind).eval() for kind, folder in checkpoints.items()}
 
 
-def batch(encoder: TransformerEncoder, *texts: str, windowing: Windowing | None = None) -> Units:
-    rows = encoder.tokenizer.rows([Text.from_string(t) for t in texts], windowing or Windowing(overlap=8))
-    return Units.collate([r for windows in rows for r in windows], pad=encoder.tokenizer.pad)
+def batch(encoder: TransformerEncoder, *texts: str, windowing: WindowOptions | None = None) -> TokenBatch:
+    rows = encoder.tokenizer.tokenize(
+        [Text.from_string(t) for t in texts], windowing or WindowOptions(stride=8)
+    )
+    return TokenBatch.collate([r for windows in rows for r in windows], pad=encoder.tokenizer.pad)
 
 
-def pair_batch(encoder: TransformerEncoder, *pairs: tuple[str, str]) -> Units:
+def pair_batch(encoder: TransformerEncoder, *pairs: tuple[str, str]) -> TokenBatch:
     texts = [(Text.from_string(a), Text.from_string(b)) for a, b in pairs]
-    rows = encoder.tokenizer.pair_rows(texts, Windowing(overlap=8))
-    return Units.collate([r for windows in rows for r in windows], pad=encoder.tokenizer.pad)
+    rows = encoder.tokenizer.tokenize_pairs(texts, WindowOptions(stride=8))
+    return TokenBatch.collate([r for windows in rows for r in windows], pad=encoder.tokenizer.pad)
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-5) -> bool:
@@ -97,7 +99,7 @@ def test_what_joins_which_group(encoders):
 @pytest.mark.parametrize("kind", ALL)
 def test_attributes(encoders, kind):
     encoder = encoders[kind]
-    assert (encoder.hidden, encoder.n_layers, encoder.max_units) == (16, 2, POSITIONS)
+    assert (encoder.hidden_size, encoder.num_layers, encoder.max_length) == (16, 2, POSITIONS)
     assert encoder.pooling == ("last" if kind in CAUSAL else "cls")
     assert encoder.pairs == "joint"
     assert encoder.has_pooler == (kind in ("bert", "roberta", "albert"))
@@ -106,10 +108,10 @@ def test_attributes(encoders, kind):
 @pytest.mark.parametrize("kind", ALL)
 def test_longest_row_fits_the_position_table(encoders, kind):
     encoder = encoders[kind]
-    units = batch(encoder, "a " * 200, windowing=Windowing(overlap=8))
-    assert units.mask.shape[1] == POSITIONS
+    tokens = batch(encoder, "a " * 200, windowing=WindowOptions(stride=8))
+    assert tokens.mask.shape[1] == POSITIONS
     with torch.no_grad():
-        assert encoder(units).states.isfinite().all()
+        assert encoder(tokens).last_hidden_state.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -122,12 +124,12 @@ def test_batch_mates_and_padding_move_nothing(encoders, kind):
     size = len(alone.mask[0])
     with torch.no_grad():
         one, many, other = (encoder(u, all_layers=True) for u in (alone, together, filled))
-    assert close(one.states[0], many.states[0, :size])
-    assert close(many.states[together.mask], other.states[together.mask])
-    assert close(one.layers[:, 0], many.layers[:, 0, :size])
-    assert one.layers.shape == (3, 1, size, 16)
+    assert close(one.last_hidden_state[0], many.last_hidden_state[0, :size])
+    assert close(many.last_hidden_state[together.mask], other.last_hidden_state[together.mask])
+    assert close(one.hidden_states[:, 0], many.hidden_states[:, 0, :size])
+    assert one.hidden_states.shape == (3, 1, size, 16)
     if encoder.has_pooler:
-        assert close(one.pooled[0], many.pooled[0])
+        assert close(one.pooler_output[0], many.pooler_output[0])
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -144,9 +146,9 @@ def test_parity_with_plain_transformers(encoders, checkpoints, kind):
             inputs.pop("token_type_ids", None)
         with torch.no_grad():
             ours, theirs = encoder(batch(encoder, text)), plain(**inputs)
-        assert close(ours.states, theirs.last_hidden_state)
+        assert close(ours.last_hidden_state, theirs.last_hidden_state)
         if encoder.has_pooler:
-            assert close(ours.pooled, theirs.pooler_output)
+            assert close(ours.pooler_output, theirs.pooler_output)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "albert", "electra"])
@@ -160,11 +162,11 @@ def test_parity_of_pairs(encoders, checkpoints, kind):
     inputs = dict(tokenizer([SHORT, OTHER], [OTHER, TEXT], **both))
     if kind in ("distilbert", "roberta"):
         inputs.pop("token_type_ids", None)
-    units = pair_batch(encoder, (SHORT, OTHER), (OTHER, TEXT))
-    assert ("token_type_ids" in units.inputs) == (kind in ("bert", "albert", "electra"))
+    tokens = pair_batch(encoder, (SHORT, OTHER), (OTHER, TEXT))
+    assert ("token_type_ids" in tokens.inputs) == (kind in ("bert", "albert", "electra"))
     with torch.no_grad():
-        ours, theirs = encoder(units), plain(**inputs)
-    assert close(ours.states[units.mask], theirs.last_hidden_state[units.mask])
+        ours, theirs = encoder(tokens), plain(**inputs)
+    assert close(ours.last_hidden_state[tokens.mask], theirs.last_hidden_state[tokens.mask])
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
@@ -173,15 +175,15 @@ def test_pairs_of_a_causal_model_use_three_new_units(encoders, kind):
     encoder = encoders[kind]
     table = encoder.model.get_input_embeddings().weight
     assert close(encoder.added, table.mean(0).expand(3, -1), 1e-6)
-    units = pair_batch(encoder, (SHORT, OTHER))
-    ids = units.inputs["input_ids"]
+    tokens = pair_batch(encoder, (SHORT, OTHER))
+    ids = tokens.inputs["input_ids"]
     with torch.no_grad():
         vectors = torch.cat([table, encoder.added])[ids]
         theirs = encoder.model(inputs_embeds=vectors).last_hidden_state
-        ours = encoder(units).states
+        ours = encoder(tokens).last_hidden_state
     assert close(ours, theirs)
-    assert units.special[0, -1]
-    assert close(pool(ours, units, encoder.pooling), ours[:, -1])
+    assert tokens.special[0, -1]
+    assert close(pool(ours, tokens, encoder.pooling), ours[:, -1])
 
 
 def test_b01_last_real_unit_by_mask():
@@ -189,8 +191,8 @@ def test_b01_last_real_unit_by_mask():
     hidden = torch.tensor([[7.0, 11.0, 13.0, 17.0]] * 4)[..., None]
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 1, 1]]).bool()
     none = torch.zeros(4, 4, dtype=torch.long)
-    units = Units({}, mask, none, none[..., None].repeat(1, 1, 2), none, none, none[:, 0], none[:, 0])
-    assert pool(hidden, units, "last").flatten().tolist() == [13, 17, 17, 17]
+    tokens = TokenBatch({}, mask, none, none[..., None].repeat(1, 1, 2), none, none, none[:, 0], none[:, 0])
+    assert pool(hidden, tokens, "last").flatten().tolist() == [13, 17, 17, 17]
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
@@ -198,7 +200,7 @@ def test_b03_positions_are_counted_from_the_mask(encoders, kind):
     """B03: padding on the left changes no state."""
     encoder = encoders[kind]
     right = batch(encoder, SHORT)
-    left = Units(
+    left = TokenBatch(
         inputs={name: padded_left(tensor) for name, tensor in right.inputs.items()},
         **{name: padded_left(getattr(right, name)) for name in FIELDS},
         example=right.example,
@@ -206,10 +208,10 @@ def test_b03_positions_are_counted_from_the_mask(encoders, kind):
     )
     left.mask[:, :2] = False
     with torch.no_grad():
-        assert close(encoder(right).states, encoder(left).states[:, 2:])
+        assert close(encoder(right).last_hidden_state, encoder(left).last_hidden_state[:, 2:])
 
 
-FIELDS = ("mask", "word_ids", "offsets", "segment", "word_units")
+FIELDS = ("mask", "word_ids", "offsets", "segment", "word_to_token")
 
 
 def padded_left(tensor: Tensor) -> Tensor:
@@ -240,7 +242,7 @@ def test_b15_checkpointing_keeps_gradients_above_frozen_layers(checkpoints, kind
             if hasattr(module, "dropout_prob"):
                 module.dropout_prob = 0.0
         encoder.train()
-        encoder(batch(encoder, SHORT, TEXT)).states.pow(2).mean().backward()
+        encoder(batch(encoder, SHORT, TEXT)).last_hidden_state.pow(2).mean().backward()
         assert all(p.grad is None for _, ps in groups[:2] for p in ps)
         return [p.grad for _, ps in groups[2:] for p in ps if p.grad is not None]
 
@@ -254,7 +256,7 @@ def test_b15_checkpointing_keeps_gradients_above_frozen_layers(checkpoints, kind
 def test_checkpointing_is_harmless_where_there_is_none(checkpoints, kind):
     encoder = load(checkpoints[kind], kind)
     encoder.gradient_checkpointing()
-    encoder(batch(encoder, SHORT)).states.sum().backward()
+    encoder(batch(encoder, SHORT)).last_hidden_state.sum().backward()
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -262,14 +264,14 @@ def test_embedding_encoder_is_the_table_alone(encoders, kind):
     encoder = encoders[kind]
     table = encoder.embedding_encoder()
     weight = encoder.model.get_input_embeddings().weight
-    units = batch(table, TEXT * 5, "", SHORT)
-    assert not units.special.any()
-    assert (table.n_layers, table.max_units, table.pooling, table.pairs) == (0, None, "mean", "separate")
-    out = table(units, all_layers=True)
-    assert close(out.states[0], weight[units.inputs["input_ids"][0]])
-    assert not out.states[~units.mask].any()
-    assert out.layers.shape == (1, *out.states.shape)
-    assert table.hidden == weight.shape[1]
+    tokens = batch(table, TEXT * 5, "", SHORT)
+    assert not tokens.special.any()
+    assert (table.num_layers, table.max_length, table.pooling, table.pairs) == (0, None, "mean", "separate")
+    out = table(tokens, all_layers=True)
+    assert close(out.last_hidden_state[0], weight[tokens.inputs["input_ids"][0]])
+    assert not out.last_hidden_state[~tokens.mask].any()
+    assert out.hidden_states.shape == (1, *out.last_hidden_state.shape)
+    assert table.hidden_size == weight.shape[1]
     assert table.layer_groups() == [("embeddings", [weight])]
     assert [p is weight for p in table.parameters()] == [True]
     assert table.embedding_encoder() is table
@@ -283,10 +285,10 @@ def test_random_weights_come_from_the_global_generator(checkpoints, encoders, ki
         torch.manual_seed(seed)
         encoder = load(checkpoints[kind], kind, random_init=True).eval()
         assert not encoder.has_pooler
-        made.append(encoder(batch(encoder, TEXT)).states)
+        made.append(encoder(batch(encoder, TEXT)).last_hidden_state)
     assert close(made[0], made[1], 0)
     assert not close(made[0], made[2], 1e-3)
-    assert made[0].shape == encoders[kind](batch(encoders[kind], TEXT)).states.shape
+    assert made[0].shape == encoders[kind](batch(encoders[kind], TEXT)).last_hidden_state.shape
 
 
 def test_loading_leaves_the_generator_alone_and_the_encoder_in_training_mode(checkpoints):
@@ -298,8 +300,8 @@ def test_loading_leaves_the_generator_alone_and_the_encoder_in_training_mode(che
 
 
 def test_one_step_trains_every_group(checkpoints):
-    """Every parameter of a single text's run gets a gradient, the new units' zero included (for DDP)."""
+    """Every parameter of a single text's run gets a gradient, the new tokens' zero included (for DDP)."""
     encoder = load(checkpoints["gpt2"], "gpt2")
-    encoder(batch(encoder, SHORT)).states.sum().backward()
+    encoder(batch(encoder, SHORT)).last_hidden_state.sum().backward()
     assert not encoder.added.grad.any()
     assert all(p.grad is not None for p in encoder.parameters())

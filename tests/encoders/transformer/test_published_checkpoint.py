@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from harness.data.text import Text
-from harness.data.tokens import Units
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenBatch
+from harness.encoders.base import WindowOptions
 from harness.encoders.transformer import bert
 from harness.encoders.transformer.template import read_template
 from harness.encoders.transformer.tokenizer import HFTokenizer
@@ -42,24 +42,24 @@ def test_parity_of_the_real_bert(encoder, folder):
 
     plain = AutoModel.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    rows = encoder.tokenizer.rows([Text.from_string(t) for t in TEXTS], Windowing(truncate=True))
-    units = Units.collate([r for (r,) in rows], pad=encoder.tokenizer.pad)
+    rows = encoder.tokenizer.tokenize([Text.from_string(t) for t in TEXTS], WindowOptions(truncate=True))
+    tokens = TokenBatch.collate([r for (r,) in rows], pad=encoder.tokenizer.pad)
     inputs = tokenizer(TEXTS, return_tensors="pt", padding=True, truncation=True, max_length=512)
-    assert torch.equal(units.inputs["input_ids"], inputs["input_ids"])
+    assert torch.equal(tokens.inputs["input_ids"], inputs["input_ids"])
     with torch.no_grad():
-        ours, theirs = encoder(units), plain(**inputs)
-    assert (ours.states - theirs.last_hidden_state)[units.mask].abs().max() <= 1e-5
-    assert (ours.pooled - theirs.pooler_output).abs().max() <= 1e-5
-    pair = encoder.tokenizer.pair_rows([tuple(Text.from_string(t) for t in TEXTS[:2])], Windowing())
-    units = Units.collate(pair[0], pad=encoder.tokenizer.pad)
+        ours, theirs = encoder(tokens), plain(**inputs)
+    assert (ours.last_hidden_state - theirs.last_hidden_state)[tokens.mask].abs().max() <= 1e-5
+    assert (ours.pooler_output - theirs.pooler_output).abs().max() <= 1e-5
+    pair = encoder.tokenizer.tokenize_pairs([tuple(Text.from_string(t) for t in TEXTS[:2])], WindowOptions())
+    tokens = TokenBatch.collate(pair[0], pad=encoder.tokenizer.pad)
     with torch.no_grad():
-        ours = encoder(units)
+        ours = encoder(tokens)
         theirs = plain(**tokenizer(*TEXTS[:2], return_tensors="pt"))
-    assert (ours.states - theirs.last_hidden_state).abs().max() <= 1e-5
+    assert (ours.last_hidden_state - theirs.last_hidden_state).abs().max() <= 1e-5
 
 
 def test_the_real_bert_in_numbers(encoder):
-    assert (encoder.hidden, encoder.n_layers, encoder.max_units) == (384, 6, 512)
+    assert (encoder.hidden_size, encoder.num_layers, encoder.max_length) == (384, 6, 512)
     assert encoder.has_pooler
     sizes = [len(parameters) for _, parameters in encoder.layer_groups()]
     assert sizes == [5, 16, 16, 16, 16, 16, 18]
@@ -97,12 +97,12 @@ def byte_pairs(tmp_path_factory) -> HFTokenizer:
 def test_byte_level_offsets(byte_pairs):
     """Blanks that pieces bring along are not part of their words; bytes of one character share its place."""
     text = Text.from_string("Hello  world, 한국 runs <|endoftext|>")
-    (row,) = byte_pairs.rows([text], Windowing())[0]
+    (row,) = byte_pairs.tokenize([text], WindowOptions())[0]
     shown = [text.text[a:b] for a, b in row.offsets]
     assert shown[:5] == ["Hello", "", "world", ",", ""]
     assert row.word_ids[:4].tolist() == [0, -1, 1, 2]
     words = [text.words[w] for w in row.word_ids if w >= 0]
-    assert [text.text[row.offsets[u, 0] : row.offsets[u, 1]][0] for u in row.word_units] == [
+    assert [text.text[row.offsets[u, 0] : row.offsets[u, 1]][0] for u in row.word_to_token] == [
         w[0] for w in text.words
     ]
     assert set(words) == set(text.words)
@@ -110,5 +110,5 @@ def test_byte_level_offsets(byte_pairs):
 
 
 def test_byte_level_ids_are_the_published_ones(byte_pairs):
-    (row,) = byte_pairs.rows([Text.from_string("Hello world")], Windowing())[0]
+    (row,) = byte_pairs.tokenize([Text.from_string("Hello world")], WindowOptions())[0]
     assert row.inputs["input_ids"].tolist() == [15496, 995]

@@ -1,4 +1,4 @@
-"""Sub-word units: alignment with words, windows, pairs, truncation, unknown units."""
+"""Sub-word tokens: alignment with words, windows, pairs, truncation, unknown tokens."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.text import Text
-from harness.data.tokens import UnitRow
-from harness.encoders.base import Windowing
+from harness.data.tokens import TokenizedWindow
+from harness.encoders.base import WindowOptions
 from harness.encoders.transformer.template import Template, read_template
 from harness.encoders.transformer.tokenizer import HFTokenizer
 from harness.errors import HarnessError
 from tests.helpers.tiny_transformers import TEXT, byte_level, unigram, wordpiece
 
 
-def bert_like(backend=None, max_units=None) -> HFTokenizer:
+def bert_like(backend=None, max_length=None) -> HFTokenizer:
     backend = backend or wordpiece()
     return HFTokenizer(
         backend,
@@ -26,11 +26,11 @@ def bert_like(backend=None, max_units=None) -> HFTokenizer:
         pair=read_template(backend, pair=True),
         unknown=backend.token_to_id("[UNK]"),
         types=True,
-        max_units=max_units,
+        max_length=max_length,
     )
 
 
-def gpt_like(max_units=None) -> HFTokenizer:
+def gpt_like(max_length=None) -> HFTokenizer:
     backend = byte_level()
     start = backend.get_vocab_size()
     return HFTokenizer(
@@ -38,29 +38,29 @@ def gpt_like(max_units=None) -> HFTokenizer:
         read_template(backend, pair=False),
         pair=Template.of([start], 0, [start + 1], 1, [start + 2]),
         empty=Template.of([start + 2]),
-        max_units=max_units,
+        max_length=max_length,
     )
 
 
 MAKERS = {
     "wordpiece": bert_like,
     "byte level": gpt_like,
-    "roberta": lambda max_units=None: bert_like(byte_level(roberta=True), max_units),
-    "unigram": lambda max_units=None: bert_like(unigram(), max_units),
+    "roberta": lambda max_length=None: bert_like(byte_level(roberta=True), max_length),
+    "unigram": lambda max_length=None: bert_like(unigram(), max_length),
 }
 KEPT = {name: make() for name, make in MAKERS.items()}
 
 
-def tokens(tokenizer: HFTokenizer, row: UnitRow) -> list[str | None]:
+def tokens(tokenizer: HFTokenizer, row: TokenizedWindow) -> list[str | None]:
     return [tokenizer.backend.id_to_token(i) for i in row.inputs["input_ids"].tolist()]
 
 
-def check_row(row: UnitRow, texts: list[Text]) -> None:
-    """The contract of a row of units over its texts."""
+def check_row(row: TokenizedWindow, texts: list[Text]) -> None:
+    """The contract of a row of tokens over its texts."""
     size = len(row)
     assert row.offsets.shape == (size, 2)
     assert all(len(v) == size for v in row.inputs.values())
-    for word, (a, b), segment in zip(row.word_ids, row.offsets, row.segment, strict=True):
+    for word, (a, b), segment in zip(row.word_ids, row.offsets, row.sequence_ids, strict=True):
         if segment < 0:
             assert (word, a, b) == (-1, 0, 0)
             continue
@@ -73,20 +73,20 @@ def check_row(row: UnitRow, texts: list[Text]) -> None:
             assert piece
         else:
             assert piece == piece.strip()
-    for word, unit in enumerate(row.word_units):
-        if unit >= 0:
-            assert row.segment[unit] == len(texts) - 1
+    for word, token in enumerate(row.word_to_token):
+        if token >= 0:
+            assert row.sequence_ids[token] == len(texts) - 1
             lo, hi = texts[-1].spans[word]
-            assert row.word_ids[unit] <= word
-            assert row.offsets[unit, 0] < hi
-            assert row.offsets[unit, 1] > lo
+            assert row.word_ids[token] <= word
+            assert row.offsets[token, 0] < hi
+            assert row.offsets[token, 1] > lo
 
 
-def check_owned_once(tokenizer: HFTokenizer, rows: list[UnitRow], text: Text) -> None:
-    """Every word that the tokenizer left anything of has its unit in exactly one window."""
-    whole = tokenizer.table().rows([text], Windowing())[0][0]
-    owned = np.stack([r.word_units >= 0 for r in rows]).sum(0)
-    assert owned.tolist() == (whole.word_units >= 0).astype(int).tolist()
+def check_owned_once(tokenizer: HFTokenizer, rows: list[TokenizedWindow], text: Text) -> None:
+    """Every word that the tokenizer left anything of has its token in exactly one window."""
+    whole = tokenizer.table().tokenize([text], WindowOptions())[0][0]
+    owned = np.stack([r.word_to_token >= 0 for r in rows]).sum(0)
+    assert owned.tolist() == (whole.word_to_token >= 0).astype(int).tolist()
     assert [r.window for r in rows] == list(range(len(rows)))
 
 
@@ -98,17 +98,17 @@ any_text = st.one_of(
 
 @pytest.mark.parametrize("kind", KEPT)
 @settings(max_examples=40, deadline=None)
-@given(raw=any_text, room=st.one_of(st.none(), st.integers(8, 20)), overlap=st.integers(0, 3))
-def test_alignment_of_any_text(kind, raw, room, overlap):
-    """Offsets lie within the text and leave blanks out; no word that the tokenizer kept loses its unit."""
+@given(raw=any_text, room=st.one_of(st.none(), st.integers(8, 20)), stride=st.integers(0, 3))
+def test_alignment_of_any_text(kind, raw, room, stride):
+    """Offsets lie within the text and leave blanks out; no word that the tokenizer kept loses its token."""
     tokenizer, text = KEPT[kind], Text.from_string(raw)
-    (rows,) = tokenizer.rows([text], Windowing(room, overlap))
+    (rows,) = tokenizer.tokenize([text], WindowOptions(room, stride))
     for row in rows:
         check_row(row, [text])
         assert room is None or len(row) <= room
     check_owned_once(tokenizer, rows, text)
     kept = {int(w) for r in rows for w in r.word_ids if w >= 0}
-    owned = {w for r in rows for w in range(len(text)) if r.word_units[w] >= 0}
+    owned = {w for r in rows for w in range(len(text)) if r.word_to_token[w] >= 0}
     assert kept <= owned
 
 
@@ -117,7 +117,7 @@ def test_alignment_of_any_text(kind, raw, room, overlap):
 @given(first=any_text, second=any_text, room=st.integers(10, 20), cut=st.booleans())
 def test_alignment_of_any_pair(kind, first, second, room, cut):
     tokenizer, pair = KEPT[kind], (Text.from_string(first), Text.from_string(second))
-    (rows,) = tokenizer.pair_rows([pair], Windowing(room, 2, truncate=cut, max_first=3))
+    (rows,) = tokenizer.tokenize_pairs([pair], WindowOptions(room, 2, truncate=cut, max_first=3))
     for row in rows:
         check_row(row, list(pair))
         assert len(row) <= room
@@ -131,46 +131,46 @@ def test_alignment_of_any_pair(kind, first, second, room, cut):
 def test_words_given_by_the_data(kind):
     words = ["Ana", "runs", "1,000", "D.C.", "naïve", "ana's", "", "x"]
     text = Text.from_words(words)
-    (row,) = KEPT[kind].rows([text], Windowing())[0]
+    (row,) = KEPT[kind].tokenize([text], WindowOptions())[0]
     check_row(row, [text])
-    assert (row.word_units >= 0).tolist() == [True] * 6 + [False, True]
-    for word, unit in enumerate(row.word_units):
-        if unit >= 0:
-            assert row.offsets[unit, 0] == text.spans[word][0]
+    assert (row.word_to_token >= 0).tolist() == [True] * 6 + [False, True]
+    for word, token in enumerate(row.word_to_token):
+        if token >= 0:
+            assert row.offsets[token, 0] == text.spans[word][0]
 
 
 def test_b05_deleted_word_shifts_nothing():
-    """B05: a zero-width space given as a word has no unit; the words after it keep theirs."""
+    """B05: a zero-width space given as a word has no token; the words after it keep theirs."""
     tokenizer = bert_like()
     text = Text.from_words(["Ana", "\u200b", "runs"])
-    (row,) = tokenizer.rows([text], Windowing())[0]
+    (row,) = tokenizer.tokenize([text], WindowOptions())[0]
     assert row.word_ids.tolist() == [-1, 0, 2, -1]
-    assert row.word_units.tolist() == [1, -1, 2]
-    assert tokenizer.report()["words_deleted"] == 1
+    assert row.word_to_token.tolist() == [1, -1, 2]
+    assert tokenizer.coverage()["words_deleted"] == 1
 
 
 def test_b07_words_are_read_at_their_first_piece():
-    """B07, the alignment in it: word ids of the pieces and the first unit of each word."""
+    """B07, the alignment in it: word ids of the pieces and the first token of each word."""
     tokenizer = bert_like()
     text = Text.from_words(["Washington", "d.c."])
-    (row,) = tokenizer.rows([text], Windowing())[0]
+    (row,) = tokenizer.tokenize([text], WindowOptions())[0]
     assert tokens(tokenizer, row) == ["[CLS]", "wash", "##ington", "d", ".", "c", ".", "[SEP]"]
     assert row.word_ids.tolist() == [-1, 0, 0, 1, 1, 1, 1, -1]
-    assert row.word_units.tolist() == [1, 3]
+    assert row.word_to_token.tolist() == [1, 3]
 
 
 def test_b09_segments_of_a_pair():
     """B09: token types tell the texts of a pair apart and are cut with them; one text has type 0 only."""
     tokenizer = bert_like()
     pair = (Text.from_string("how are you"), Text.from_string("fine"))
-    (row,) = tokenizer.pair_rows([pair], Windowing())[0]
+    (row,) = tokenizer.tokenize_pairs([pair], WindowOptions())[0]
     assert tokens(tokenizer, row) == ["[CLS]", "how", "are", "you", "[SEP]", "fine", "[SEP]"]
     assert row.inputs["token_type_ids"].tolist() == [0, 0, 0, 0, 0, 1, 1]
-    assert row.segment.tolist() == [-1, 0, 0, 0, -1, 1, -1]
-    assert row.word_units.tolist() == [5]
-    (single,) = tokenizer.rows([pair[0]], Windowing())[0]
+    assert row.sequence_ids.tolist() == [-1, 0, 0, 0, -1, 1, -1]
+    assert row.word_to_token.tolist() == [5]
+    (single,) = tokenizer.tokenize([pair[0]], WindowOptions())[0]
     assert single.inputs["token_type_ids"].tolist() == [0] * 5
-    (short,) = tokenizer.pair_rows([pair], Windowing(6, truncate=True))[0]
+    (short,) = tokenizer.tokenize_pairs([pair], WindowOptions(6, truncate=True))[0]
     assert short.inputs["token_type_ids"].tolist() == [0, 0, 0, 0, 1, 1]
 
 
@@ -179,10 +179,10 @@ def test_b10_pair_is_cut_longest_first(a, b):
     """B10: the row is never too long, and of two long texts neither is cut more than it must."""
     tokenizer = bert_like()
     pair = (Text.from_string("a " * a), Text.from_string("b " * b))
-    (row,) = tokenizer.pair_rows([pair], Windowing(12, truncate=True))[0]
-    first, second = ((row.segment == s).sum() for s in (0, 1))
+    (row,) = tokenizer.tokenize_pairs([pair], WindowOptions(12, truncate=True))[0]
+    first, second = ((row.sequence_ids == s).sum() for s in (0, 1))
     assert len(row) == min(12, a + b + 3)
-    assert tokenizer.report()["texts_cut"] == (a + b > 9)
+    assert tokenizer.coverage()["texts_cut"] == (a + b > 9)
     if min(a, b) >= 5:
         assert abs(first - second) <= 1
     else:
@@ -191,45 +191,45 @@ def test_b10_pair_is_cut_longest_first(a, b):
 
 def test_b11_long_question_ends_and_covers_the_context():
     """B11: a question that fills the window is cut and counted; every word of the context is owned once."""
-    tokenizer = bert_like(max_units=12)
+    tokenizer = bert_like(max_length=12)
     pair = (Text.from_string("q " * 20), Text.from_string("c " * 30))
     began = time.perf_counter()
-    (rows,) = tokenizer.pair_rows([pair], Windowing(512, 64, max_first=8))
+    (rows,) = tokenizer.tokenize_pairs([pair], WindowOptions(512, 64, max_first=8))
     assert time.perf_counter() - began < 1
     assert max(map(len, rows)) <= 12
     check_owned_once(tokenizer, rows, pair[1])
-    assert tokenizer.report()["firsts_cut"] == 1
+    assert tokenizer.coverage()["firsts_cut"] == 1
 
 
 def test_b11_question_without_room_is_named():
     """B11: where nothing bounds the question, one error quotes it."""
     tokenizer = bert_like()
     question = "which of the many questions is this one " * 3
-    with pytest.raises(HarnessError, match=r"which of the many.*trainer\.max_units"):
-        tokenizer.pair_rows([(Text.from_string(question), Text.from_string("c"))], Windowing(12, 4))
+    with pytest.raises(HarnessError, match=r"which of the many.*trainer\.max_length"):
+        tokenizer.tokenize_pairs([(Text.from_string(question), Text.from_string("c"))], WindowOptions(12, 4))
 
 
 def test_b12_hangul_taken_apart_is_reported():
-    """B12: a lower-casing tokenizer makes [UNK] of Hangul. The word keeps its unit and the report warns."""
+    """B12: a lower-casing tokenizer makes [UNK] of Hangul. The word keeps its token and the report warns."""
     text = Text.from_string("한국")
     lower, cased = bert_like(wordpiece(lower=True)), bert_like(wordpiece(lower=False))
-    (row,) = lower.rows([text], Windowing())[0]
+    (row,) = lower.tokenize([text], WindowOptions())[0]
     assert tokens(lower, row)[1:-1] == ["[UNK]"]
     assert row.offsets[1].tolist() == [0, 2]
-    assert row.word_units.tolist() == [1]
-    with pytest.warns(UserWarning, match="100% of the tokenizer's units are unknown"):
-        report = lower.report()
-    assert (report["unknown_units"], report["units"], report["unknown_share"]) == (1, 1, 1.0)
-    assert lower.report() == report  # warns once
-    (row,) = cased.rows([text], Windowing())[0]
+    assert row.word_to_token.tolist() == [1]
+    with pytest.warns(UserWarning, match="100% of the tokenizer's tokens are unknown"):
+        report = lower.coverage()
+    assert (report["unknown_tokens"], report["tokens"], report["unknown_share"]) == (1, 1, 1.0)
+    assert lower.coverage() == report  # warns once
+    (row,) = cased.tokenize([text], WindowOptions())[0]
     assert tokens(cased, row)[1:-1] == ["한국"]
-    assert cased.report()["unknown_units"] == 0
+    assert cased.coverage()["unknown_tokens"] == 0
 
 
 def test_long_text_is_covered_by_windows_with_specials():
-    tokenizer = bert_like(max_units=10)
+    tokenizer = bert_like(max_length=10)
     text = Text.from_string("washington " * 40)
-    (rows,) = tokenizer.rows([text], Windowing(overlap=3))
+    (rows,) = tokenizer.tokenize([text], WindowOptions(stride=3))
     assert len(rows) > 10
     for row in rows:
         assert tokens(tokenizer, row)[0] == "[CLS]"
@@ -238,45 +238,45 @@ def test_long_text_is_covered_by_windows_with_specials():
 
 
 def test_truncation_keeps_the_first_window_and_counts():
-    tokenizer = bert_like(max_units=10)
+    tokenizer = bert_like(max_length=10)
     texts = [Text.from_string("a " * 20), Text.from_string("a b")]
-    first, second = tokenizer.rows(texts, Windowing(truncate=True))
+    first, second = tokenizer.tokenize(texts, WindowOptions(truncate=True))
     assert [len(first), len(second)] == [1, 1]
-    assert first[0].word_units.tolist() == [*range(1, 9), *[-1] * 12]
-    report = tokenizer.report()
+    assert first[0].word_to_token.tolist() == [*range(1, 9), *[-1] * 12]
+    report = tokenizer.coverage()
     assert (report["texts"], report["texts_cut"]) == (2, 1)
 
 
 def test_no_room_or_no_step_is_one_error():
-    with pytest.raises(HarnessError, match="2 special units and no text"):
-        bert_like().rows([Text.from_string("a")], Windowing(2, 0))
-    with pytest.raises(HarnessError, match="overlap=64"):
-        bert_like().rows([Text.from_string("a")], Windowing(32, 64))
+    with pytest.raises(HarnessError, match="2 special tokens and no text"):
+        bert_like().tokenize([Text.from_string("a")], WindowOptions(2, 0))
+    with pytest.raises(HarnessError, match="stride=64"):
+        bert_like().tokenize([Text.from_string("a")], WindowOptions(32, 64))
 
 
 def test_a_files_own_padding_and_truncation_are_switched_off():
-    """Some published tokenizer files pad every text to 128 units and cut it there."""
+    """Some published tokenizer files pad every text to 128 tokens and cut it there."""
     backend = wordpiece()
     backend.enable_truncation(5)
     backend.enable_padding(length=5)
-    (row,) = bert_like(backend).rows([Text.from_string("a " * 9)], Windowing())[0]
+    (row,) = bert_like(backend).tokenize([Text.from_string("a " * 9)], WindowOptions())[0]
     assert len(row) == 11
 
 
 def test_special_names_in_a_text_are_text():
     tokenizer = bert_like()
-    (row,) = tokenizer.rows([Text.from_string("a [SEP] b")], Windowing())[0]
+    (row,) = tokenizer.tokenize([Text.from_string("a [SEP] b")], WindowOptions())[0]
     assert tokens(tokenizer, row).count("[SEP]") == 1
 
 
 def test_roberta_template_and_byte_offsets():
     tokenizer = KEPT["roberta"]
     pair = (Text.from_string("the  the"), Text.from_string(" 한"))
-    (row,) = tokenizer.pair_rows([pair], Windowing())[0]
+    (row,) = tokenizer.tokenize_pairs([pair], WindowOptions())[0]
     shown = tokens(tokenizer, row)
     assert shown[0] == "<s>"
     assert shown.count("</s>") == 3
-    assert row.segment.tolist()[:7] == [-1, 0, 0, 0, -1, -1, 1]
+    assert row.sequence_ids.tolist()[:7] == [-1, 0, 0, 0, -1, -1, 1]
     assert row.offsets[1:4].tolist() == [[0, 3], [4, 4], [5, 8]]
     assert row.word_ids[1:4].tolist() == [0, -1, 1]
     assert {tuple(o) for o in row.offsets[7:-1].tolist()} == {(1, 2)}  # all bytes of the one character
@@ -285,32 +285,32 @@ def test_roberta_template_and_byte_offsets():
 def test_gpt_template_and_empty_text():
     tokenizer = gpt_like()
     base = tokenizer.backend.get_vocab_size()
-    (row,) = tokenizer.pair_rows([(Text.from_string("a"), Text.from_string("b"))], Windowing())[0]
+    (row,) = tokenizer.tokenize_pairs([(Text.from_string("a"), Text.from_string("b"))], WindowOptions())[0]
     assert row.inputs["input_ids"][[0, 2, 4]].tolist() == [base, base + 1, base + 2]
-    assert row.segment.tolist() == [-1, 0, -1, 1, -1]
-    (empty,) = tokenizer.rows([Text.from_string("")], Windowing())[0]
+    assert row.sequence_ids.tolist() == [-1, 0, -1, 1, -1]
+    (empty,) = tokenizer.tokenize([Text.from_string("")], WindowOptions())[0]
     assert empty.inputs["input_ids"].tolist() == [base + 2]
-    assert empty.segment.tolist() == [-1]
+    assert empty.sequence_ids.tolist() == [-1]
 
 
 def test_lone_surrogates_keep_their_place():
     text = Text("a\ud800 b", ((0, 2), (3, 4)))
-    (row,) = bert_like().rows([text], Windowing())[0]
-    assert row.word_units.tolist()[1] >= 0
-    assert row.offsets[row.word_units[1]].tolist() == [3, 4]
+    (row,) = bert_like().tokenize([text], WindowOptions())[0]
+    assert row.word_to_token.tolist()[1] >= 0
+    assert row.offsets[row.word_to_token[1]].tolist() == [3, 4]
 
 
 def test_a_piece_over_several_words_serves_each():
-    """Words that the tokenizer joined share the unit that covers them."""
+    """Words that the tokenizer joined share the token that covers them."""
     tokenizer = bert_like()
-    text = Text("washington", ((0, 4), (4, 7), (7, 10)), given=True)
-    (row,) = tokenizer.rows([text], Windowing())[0]
+    text = Text("washington", ((0, 4), (4, 7), (7, 10)), pretokenized=True)
+    (row,) = tokenizer.tokenize([text], WindowOptions())[0]
     assert tokens(tokenizer, row) == ["[CLS]", "wash", "##ington", "[SEP]"]
     assert row.word_ids.tolist() == [-1, 0, 1, -1]
-    assert row.word_units.tolist() == [1, 2, 2]
+    assert row.word_to_token.tolist() == [1, 2, 2]
 
 
 def test_units_match_the_tokenizers_own_encoding():
     for tokenizer in KEPT.values():
-        (row,) = tokenizer.rows([Text.from_string(TEXT)], Windowing())[0]
+        (row,) = tokenizer.tokenize([Text.from_string(TEXT)], WindowOptions())[0]
         assert row.inputs["input_ids"].tolist() == tokenizer.backend.encode(TEXT).ids

@@ -17,7 +17,7 @@ from harness.leaderboard.stats.bootstrap import Weights, of_difference, of_row
 
 N = 300
 SPREADS = {"none": 0.0, "equal": 1.0, "large": 3.0}
-"""Deviation of the seeds in units of the deviation that N examples give."""
+"""Deviation of the seeds in tokens of the deviation that N examples give."""
 
 
 def drawn(

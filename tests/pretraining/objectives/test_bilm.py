@@ -26,7 +26,7 @@ from tests.helpers.tiny_elmo import PlainElmo
 
 torch.set_num_threads(1)
 TINY = ElmoOptions(
-    dim=7, projection_dim=5, n_layers=2, cell_clip=3.0, proj_clip=3.0, use_skip_connections=True,
+    dim=7, projection_dim=5, num_layers=2, cell_clip=3.0, proj_clip=3.0, use_skip_connections=True,
     dropout=0.1, char_dim=3, filters=((1, 3), (2, 4)), n_highway=1, activation="relu", max_characters=50,
 )  # fmt: skip
 
@@ -67,7 +67,7 @@ def plain_nll(made: BiLMObjective, model: BiLM, words: list[str], folder: Path) 
     weight, bias = (p.detach().double().numpy() for p in (model.softmax.weight, model.softmax.bias))
     tokens = np.stack([plain.token(w) for w in ["<S>", *words, "</S>"]])
     forward, backward = tokens, tokens[::-1]
-    for layer in range(TINY.n_layers):
+    for layer in range(TINY.num_layers):
         forward, backward = plain.run(forward, 0, layer, 0), plain.run(backward, 1, layer, 0)
         plain.states.clear()
     sums = [0.0, 0.0]

@@ -88,7 +88,7 @@ def test_perplexity_is_per_word_whatever_the_units() -> None:
     """Case M16: total over words, never over sub-words, never a mean of the batches' perplexities."""
     batches = [(30, 2.0), (10, 6.0)]
     held = HeldOut(sum(n * mean for n, mean in batches), sum(n for n, _ in batches), words=30)
-    assert held.unit_perplexity == pytest.approx(20.085537)
+    assert held.token_perplexity == pytest.approx(20.085537)
     assert held.word_perplexity == pytest.approx(54.59815)
     wrong = sum(math.exp(mean) for _, mean in batches) / 2
     assert wrong == pytest.approx(205.408925)
@@ -96,7 +96,7 @@ def test_perplexity_is_per_word_whatever_the_units() -> None:
 
 def test_perplexity_per_word_can_be_undefined() -> None:
     assert HeldOut(10.0, 5, words=None, why="no probability").word_perplexity is None
-    assert math.isnan(HeldOut(0.0, 0, words=0).unit_perplexity)
+    assert math.isnan(HeldOut(0.0, 0, words=0).token_perplexity)
 
 
 def test_the_first_limit_that_is_reached_ends_the_training() -> None:

@@ -26,7 +26,7 @@ from harness.sweeps.clusters.pool import ClusterPool
 from harness.sweeps.clusters.task import Death, Work, anchored, gpus_of, need
 from harness.sweeps.progress import Counts, SilentDisplay
 from tests.helpers import cell_runners
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import PYTHONPATH, ROOT
 
 HELPERS = ROOT / "tests" / "helpers"
 RAY = ("-m", "hydra/launcher=ray", "hydra.launcher.ray.init.num_gpus=2", "hydra.launcher.ray.init.num_cpus=2")
@@ -40,7 +40,7 @@ def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, in a folder of look-alikes that must not be imported."""
     for name in ("tasks.py", "harness.py", "submitit.py"):
         (folder / name).write_text("raise SystemExit('the wrong module was imported')\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONSAFEPATH": "1"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     command = [sys.executable, str(HELPERS / "cluster_runners.py"), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)

@@ -14,20 +14,20 @@ from harness_tasks.classification.task import TextClassification
 
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
-from harness.data.tokens import Encoded, UnitRow, pooled_size
+from harness.data.tokens import EncoderOutput, TokenizedWindow, pooled_size
 from harness.errors import HarnessError
 from harness.task import HeadInput, Prediction
 
 torch.set_num_threads(1)
 
 
-def unit_row(n: int, *, window: int = 0) -> UnitRow:
-    return UnitRow(
+def tokenized_window(n: int, *, window: int = 0) -> TokenizedWindow:
+    return TokenizedWindow(
         inputs={},
         word_ids=np.arange(n),
         offsets=np.zeros((n, 2), dtype=np.int64),
-        segment=np.zeros(n, dtype=np.int64),
-        word_units=np.arange(n),
+        sequence_ids=np.zeros(n, dtype=np.int64),
+        word_to_token=np.arange(n),
         window=window,
     )
 
@@ -36,15 +36,17 @@ def batch_of(task: TextClassification, gold: list[str], *, sides: int = 1, windo
     items = []
     for i, label in enumerate(gold):
         example = Example(str(i), (Text.from_string("a b"),) * sides, label)
-        rows = [unit_row(1 + (i + w) % 3, window=w) for w in range(windows)]
+        rows = [tokenized_window(1 + (i + w) % 3, window=w) for w in range(windows)]
         items.append((i, example, [(row,) * sides for row in rows], task.row_targets(example, rows)))
     return Batch.collate(items)
 
 
-def encode(batch: Batch, hidden: int = 4, *, pooled: bool = False) -> tuple[Encoded, ...]:
+def encode(batch: Batch, hidden: int = 4, *, pooled: bool = False) -> tuple[EncoderOutput, ...]:
     return tuple(
-        Encoded(torch.randn(*u.mask.shape, hidden), pooled=torch.randn(len(u), hidden) if pooled else None)
-        for u in batch.units
+        EncoderOutput(
+            torch.randn(*u.mask.shape, hidden), pooler_output=torch.randn(len(u), hidden) if pooled else None
+        )
+        for u in batch.tokens
     )
 
 
@@ -60,7 +62,7 @@ def task(tmp_path: Path) -> TextClassification:
 @pytest.mark.parametrize("pairs", ["single", "joint", "separate"])
 @pytest.mark.parametrize("pooling", ["mean", "concat", "cls"])
 def test_b20_the_last_batch_of_one_keeps_its_axis(task: TextClassification, pairs: str, pooling: str) -> None:
-    head = task.head(HeadInput(hidden=4, pooling=pooling, pooled=False, pairs=pairs, dropout=0.1))
+    head = task.head(HeadInput(hidden_size=4, pooling=pooling, pooled=False, pairs=pairs, dropout=0.1))
     got = []
     for gold in (["a", "b", "a", "b"], ["a"]):
         batch = batch_of(task, gold, sides=2 if pairs == "separate" else 1)
@@ -78,8 +80,10 @@ def test_separate_pairs_see_both_texts_their_distance_and_product(task: TextClas
     head = ClassificationHead(HeadInput(3, "mean", True, "separate", 0.0), task.labels)
     batch = batch_of(task, ["a"], sides=2)
     u, v = torch.randn(1, 3), torch.randn(1, 3)
-    states = torch.zeros(*batch.units[0].mask.shape, 3)
-    logits = head((Encoded(states, pooled=u), Encoded(states, pooled=v)), batch)["logits"]
+    states = torch.zeros(*batch.tokens[0].mask.shape, 3)
+    logits = head((EncoderOutput(states, pooler_output=u), EncoderOutput(states, pooler_output=v)), batch)[
+        "logits"
+    ]
     expected = torch.cat([u, v, (u - v).abs(), u * v], -1) @ head.output.weight.T + head.output.bias
     torch.testing.assert_close(logits, expected)
 
@@ -88,8 +92,10 @@ def test_pooled_vector_is_used_where_it_was_promised(task: TextClassification) -
     batch = batch_of(task, ["a", "b"])
     encoded = encode(batch, pooled=True)
     with_pooler = ClassificationHead(HeadInput(4, "concat", True, "single", 0.0), task.labels)
-    assert encoded[0].pooled is not None
-    torch.testing.assert_close(with_pooler(encoded, batch)["logits"], with_pooler.output(encoded[0].pooled))
+    assert encoded[0].pooler_output is not None
+    torch.testing.assert_close(
+        with_pooler(encoded, batch)["logits"], with_pooler.output(encoded[0].pooler_output)
+    )
     without = ClassificationHead(HeadInput(4, "concat", False, "single", 0.0), task.labels)
     assert without.output.in_features == pooled_size(4, "concat")
     with pytest.raises(ValueError, match="pooled"):
@@ -101,7 +107,7 @@ def test_windows_of_an_example_are_averaged_and_counted_once(task: TextClassific
     batch = batch_of(task, ["a", "b", "a"], windows=2)
     encoded = encode(batch, pooled=True)
     outputs = head(encoded, batch)
-    rows = head.output(encoded[0].pooled)
+    rows = head.output(encoded[0].pooler_output)
     torch.testing.assert_close(outputs["logits"], rows.view(3, 2, 2).mean(1))
     assert head.loss(outputs, batch)[1] == 3
     assert len(head.decode(outputs, batch)) == 3
@@ -118,9 +124,9 @@ def test_loss_is_a_sum_that_micro_batches_add_up_to(task: TextClassification) ->
     parts = []
     for i, label in enumerate(gold):
         one = batch_of(task, [label])
-        pooled = encoded[0].pooled
+        pooled = encoded[0].pooler_output
         assert pooled is not None
-        states = Encoded(torch.zeros(*one.units[0].mask.shape, 4), pooled=pooled[i : i + 1])
+        states = EncoderOutput(torch.zeros(*one.tokens[0].mask.shape, 4), pooler_output=pooled[i : i + 1])
         parts.append(head.loss(head((states,), one), one)[0])
     assert torch.isfinite(total)
     torch.testing.assert_close(total, torch.stack(parts).sum())
@@ -132,7 +138,7 @@ def test_the_head_learns(task: TextClassification) -> None:
     batch = batch_of(task, ["a", "b"] * 8)
     direction = torch.tensor([1.0 if e.gold == "a" else -1.0 for e in batch.examples])
     vectors = torch.randn(16, 4) * 0.1 + direction[:, None]
-    encoded = (Encoded(torch.zeros(*batch.units[0].mask.shape, 4), pooled=vectors),)
+    encoded = (EncoderOutput(torch.zeros(*batch.tokens[0].mask.shape, 4), pooler_output=vectors),)
     optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
     for _ in range(30):
         total, count = head.loss(head(encoded, batch), batch)

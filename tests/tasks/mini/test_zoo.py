@@ -105,9 +105,9 @@ def test_each_encodes_a_sentence(name: str, tmp_path: Path, manifest: dict[str, 
     kind = name.removeprefix("mini_")
     told = sum(manifest["encoders"][n]["encoder_parameters"] for n in names.get(kind, [kind]))
     held = sum(p.numel() for p in encoder.parameters())
-    assert told <= held <= 1.01 * told, "the same but for rows of units that pretraining did not need"
+    assert told <= held <= 1.01 * told, "the same but for rows of tokens that pretraining did not need"
     one, other = encoder.encode(["The mistap gundunded the rinens .", "Kuden vents in May ."])
-    assert (one.shape, other.shape) == ((6, encoder.hidden), (5, encoder.hidden))
+    assert (one.shape, other.shape) == ((6, encoder.hidden_size), (5, encoder.hidden_size))
     for states in (one, other):
         assert states.dtype == np.float32
         assert np.isfinite(states).all()

@@ -1,4 +1,4 @@
-"""Targets, head and decoding on hand-made units; and that body and head learn together."""
+"""Targets, head and decoding on hand-made tokens; and that body and head learn together."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from harness_tasks.span_qa.task import SpanQA
 from torch import Tensor, nn
 
 from harness.bodies.attention_flow import AttentionFlow
-from harness.data import batch as batch_module
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
-from harness.data.tokens import Encoded, UnitRow
+from harness.data.tokens import EncoderOutput, TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import HeadInput
 
@@ -26,8 +25,8 @@ WIDTH = 8
 
 def make_row(
     context: Text, words: range, *, question: Text | None = None, owned: range | None = None, window: int = 0
-) -> UnitRow:
-    """One unit a word; with a question the row is [CLS] question [SEP] context [SEP]."""
+) -> TokenizedWindow:
+    """One token a word; with a question the row is [CLS] question [SEP] context [SEP]."""
     ids, offsets, segment = [], [], []
 
     def add(word: int, span: tuple[int, int], which: int) -> None:
@@ -45,15 +44,15 @@ def make_row(
         add(w, context.spans[w], 0 if question is None else 1)
     if question is not None:
         add(-1, (0, 0), -1)
-    word_units = np.full(len(context), -1)
+    word_to_token = np.full(len(context), -1)
     for w in owned if owned is not None else words:
-        word_units[w] = start + w - words.start
-    return UnitRow(
+        word_to_token[w] = start + w - words.start
+    return TokenizedWindow(
         inputs={"input_ids": np.arange(len(ids))},
         word_ids=np.array(ids, dtype=np.int64),
         offsets=np.array(offsets, dtype=np.int64).reshape(-1, 2),
-        segment=np.array(segment, dtype=np.int64),
-        word_units=word_units,
+        sequence_ids=np.array(segment, dtype=np.int64),
+        word_to_token=word_to_token,
         window=window,
     )
 
@@ -71,11 +70,11 @@ def task(*, unanswerable: bool = False, **options: Any) -> SpanQA:
 
 
 def spec(pairs: str) -> HeadInput:
-    return HeadInput(hidden=WIDTH, pooling="max", pooled=False, pairs=pairs, dropout=0.0)
+    return HeadInput(hidden_size=WIDTH, pooling="max", pooled=False, pairs=pairs, dropout=0.0)
 
 
-def as_batch(t: SpanQA, items: Sequence[tuple[Example, list[UnitRow]]], *, joint: bool) -> Batch:
-    def sides(e: Example, row: UnitRow) -> tuple[UnitRow, ...]:
+def as_batch(t: SpanQA, items: Sequence[tuple[Example, list[TokenizedWindow]]], *, joint: bool) -> Batch:
+    def sides(e: Example, row: TokenizedWindow) -> tuple[TokenizedWindow, ...]:
         question = e.texts[0]
         return (row,) if joint else (make_row(question, range(len(question))), row)
 
@@ -102,7 +101,7 @@ CONTEXT = "the oak grows very slowly here now"  # words 0 to 6
 WINDOWS = [(range(4), range(3)), (range(2, 6), range(3, 5)), (range(4, 7), range(5, 7))]
 
 
-def windows(e: Example, *, joint: bool) -> list[UnitRow]:
+def windows(e: Example, *, joint: bool) -> list[TokenizedWindow]:
     question = e.texts[0] if joint else None
     return [
         make_row(e.texts[1], words, question=question, owned=owned, window=i)
@@ -110,14 +109,10 @@ def windows(e: Example, *, joint: bool) -> list[UnitRow]:
     ]
 
 
-def test_targets_are_ignored_by_the_same_number() -> None:
-    assert targets.IGNORE == batch_module.IGNORE
-
-
 def test_targets_by_window() -> None:
     e = example(CONTEXT, "very slowly")  # words 3 and 4: the first window holds half of it
     joint, apart = windows(e, joint=True), windows(e, joint=False)
-    null, off = targets.NULL, targets.IGNORE
+    null, off = targets.NULL, targets.IGNORE_INDEX
     assert values(task().row_targets(e, joint)) == [(null, null), (5, 6), (null, null)]
     assert values(task().row_targets(e, apart)) == [(off, off), (1, 2), (off, off)]
     assert values(task(unanswerable=True).row_targets(e, apart)) == [(null, null), (1, 2), (null, null)]
@@ -157,18 +152,18 @@ def test_loss_is_the_mean_of_two_cross_entropies(joint: bool, unanswerable: bool
     items = [example(CONTEXT, "very slowly", key="a"), example(CONTEXT, "oak", key="b")]
     batch = as_batch(t, [(e, windows(e, joint=joint)) for e in items], joint=joint)
     head = t.head(spec("joint" if joint else "separate"))
-    units = batch.units[-1]
-    encoded = tuple(Encoded(torch.randn(*u.mask.shape, WIDTH)) for u in batch.units)
+    tokens = batch.tokens[-1]
+    encoded = tuple(EncoderOutput(torch.randn(*u.mask.shape, WIDTH)) for u in batch.tokens)
     out = head(encoded, batch)
     loss, count = head.loss(out, batch)
 
-    scores = head.scores(encoded[-1].states)
+    scores = head.scores(encoded[-1].last_hidden_state)
     want, n = torch.zeros(()), 0
-    for row in range(len(units)):
+    for row in range(len(tokens)):
         if batch.targets["start"][row] == -100:
             continue
         n += 1
-        keep = [i for i in range(units.mask.shape[1]) if units.segment[row, i] == int(joint)]
+        keep = [i for i in range(tokens.mask.shape[1]) if tokens.sequence_ids[row, i] == int(joint)]
         for side, name in enumerate(("start", "end")):
             options = [scores[row, i, side] for i in keep]
             if joint:
@@ -188,7 +183,7 @@ def test_a_batch_without_any_target_costs_nothing() -> None:
     e = example("oak\u200b elm", "\u200b")
     batch = as_batch(task(), [(e, [make_row(e.texts[1], range(2))])], joint=False)
     head = task().head(spec("separate"))
-    loss, count = head.loss(head((Encoded(torch.randn(1, 2, WIDTH)),) * 2, batch), batch)
+    loss, count = head.loss(head((EncoderOutput(torch.randn(1, 2, WIDTH)),) * 2, batch), batch)
     assert (loss.item(), count) == (0.0, 0)
     loss.backward()
 
@@ -196,14 +191,14 @@ def test_a_batch_without_any_target_costs_nothing() -> None:
 @pytest.mark.parametrize("joint", [True, False])
 def test_decoding_equals_a_search_over_all_spans(joint: bool) -> None:
     torch.manual_seed(1)
-    t = task(max_answer_units=3)
+    t = task(max_answer_tokens=3)
     context = " ".join(f"w{i}" for i in range(9))
     e = example(context, "w2")
     rows = [make_row(e.texts[1], range(9), question=e.texts[0] if joint else None)]
     batch = as_batch(t, [(e, rows)], joint=joint)
     head = t.head(spec("joint" if joint else "separate"))
     with torch.no_grad():
-        out = head(tuple(Encoded(3 * torch.randn(*u.mask.shape, WIDTH)) for u in batch.units), batch)
+        out = head(tuple(EncoderOutput(3 * torch.randn(*u.mask.shape, WIDTH)) for u in batch.tokens), batch)
     (got,) = head.decode(out, batch)
     shift = 4 if joint else 0
     spans = e.texts[1].spans
@@ -223,7 +218,7 @@ def test_question_and_specials_are_never_an_answer() -> None:
     e = example("oak elm", "oak", question="a much longer question than its context")
     batch = as_batch(t, [(e, [make_row(e.texts[1], range(2), question=e.texts[0])])], joint=True)
     head = t.head(spec("joint"))
-    width = batch.units[0].mask.shape[1]
+    width = batch.tokens[0].mask.shape[1]
     out = outputs_of([[9.0] * width], [[9.0] * width], null=50.0)
     (got,) = head.decode(out, batch)
     assert {n["text"] for n in got.extra["nbest"]} == {"oak", "elm", "oak elm"}
@@ -270,14 +265,18 @@ def test_b20_a_last_batch_of_one_keeps_its_axis() -> None:
     for part in (items[:4], items[4:]):
         batch = as_batch(t, [(e, [make_row(e.texts[1], range(3))]) for e in part], joint=False)
         out = head(
-            (Encoded(torch.randn(len(part), 2, WIDTH)), Encoded(torch.randn(len(part), 3, WIDTH))), batch
+            (
+                EncoderOutput(torch.randn(len(part), 2, WIDTH)),
+                EncoderOutput(torch.randn(len(part), 3, WIDTH)),
+            ),
+            batch,
         )
         assert out["start"].shape == (len(part), 3)
         predictions += head.decode(out, batch)
     assert len(predictions) == 5
     one = example("oak", "oak", question="?")
     batch = as_batch(t, [(one, [make_row(one.texts[1], range(1))])], joint=False)
-    out = head((Encoded(torch.randn(1, 1, WIDTH)),) * 2, batch)
+    out = head((EncoderOutput(torch.randn(1, 1, WIDTH)),) * 2, batch)
     assert [p.value for p in head.decode(out, batch)] == ["oak"]
 
 
@@ -301,7 +300,7 @@ def test_null_of_an_example_is_its_lowest_over_the_windows() -> None:
     e = example(CONTEXT, None)
     t = task(unanswerable=True)
     batch = as_batch(t, [(e, windows(e, joint=True))], joint=True)
-    width = batch.units[0].mask.shape[1]
+    width = batch.tokens[0].mask.shape[1]
     out = outputs_of([[0.0] * width] * 3, [[0.0] * width] * 3)
     out["null"] = torch.tensor([[9.0, 9.0], [-1.0, -2.0], [5.0, 5.0]])
     (got,) = t.head(spec("joint")).decode(out, batch)
@@ -312,7 +311,7 @@ def test_null_of_an_example_is_its_lowest_over_the_windows() -> None:
 def test_a_context_without_a_usable_unit_is_answered_with_nothing() -> None:
     e = example("oak", "oak")
     row = make_row(e.texts[1], range(1))
-    row.word_units[:] = row.word_ids[:] = -1
+    row.word_to_token[:] = row.word_ids[:] = -1
     batch = as_batch(task(), [(e, [row])], joint=False)
     (got,) = task().head(spec("separate")).decode(outputs_of([[1.0]], [[1.0]]), batch)
     assert (got.value, got.scores, got.extra["nbest"]) == ("", (), [])
@@ -330,10 +329,10 @@ def test_the_learned_null_is_there_only_where_it_is_used() -> None:
 def test_joint_rows_need_a_special_unit() -> None:
     e = example("oak elm", "oak")
     row = make_row(e.texts[1], range(2), question=e.texts[0])
-    row.segment[row.segment < 0] = 0
+    row.sequence_ids[row.sequence_ids < 0] = 0
     batch = as_batch(task(), [(e, [row])], joint=True)
     with pytest.raises(HarnessError, match="no special unit"):
-        task().head(spec("joint"))((Encoded(torch.randn(1, len(row), WIDTH)),), batch)
+        task().head(spec("joint"))((EncoderOutput(torch.randn(1, len(row), WIDTH)),), batch)
 
 
 def test_head_needs_the_data_to_have_been_read() -> None:
@@ -347,12 +346,12 @@ class Copying(nn.Module):
     def __init__(self, t: SpanQA, vocabulary: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, 16)
-        self.body = AttentionFlow(16, hidden=16, dropout=0.0)
-        self.head = t.head(HeadInput(self.body.hidden, "max", False, "separate", 0.0))
+        self.body = AttentionFlow(16, hidden_size=16, dropout=0.0)
+        self.head = t.head(HeadInput(self.body.hidden_size, "max", False, "separate", 0.0))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        encoded = tuple(Encoded(self.table(u.inputs["input_ids"])) for u in batch.units)
-        return self.head(self.body(encoded, batch.units), batch)
+        encoded = tuple(EncoderOutput(self.table(u.inputs["input_ids"])) for u in batch.tokens)
+        return self.head(self.body(encoded, batch.tokens), batch)
 
 
 def copying_batch(t: SpanQA, vocabulary: int, n: int, rng: np.random.Generator) -> Batch:

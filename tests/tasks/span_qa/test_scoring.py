@@ -116,8 +116,8 @@ def test_options_outside_their_range_are_refused() -> None:
         SpanQA("x", metric="F1")
     with pytest.raises(HarnessError, match=r"task\.f1_unit=chars: did you mean char"):
         SpanQA("x", f1_unit="chars")
-    with pytest.raises(HarnessError, match=r"task\.max_answer_units=0"):
-        SpanQA("x", max_answer_units=0)
+    with pytest.raises(HarnessError, match=r"task\.max_answer_tokens=0"):
+        SpanQA("x", max_answer_tokens=0)
 
 
 def test_reading_and_scoring_import_no_torch() -> None:

@@ -8,7 +8,7 @@ from harness_tasks.span_qa.head import SpanHead
 from harness_tasks.span_qa.task import SpanQA
 
 from harness.core.paths import mini_dir
-from harness.encoders.base import Windowing
+from harness.encoders.base import WindowOptions
 from harness.encoders.loading import load_encoder
 from harness.task import HeadInput
 from harness.training.dataloader import collate, make_items
@@ -19,25 +19,25 @@ DATA = mini_dir() / "world" / "data" / "qa"
 
 
 @pytest.mark.parametrize(
-    ("encoder", "joint", "max_units"),
+    ("encoder", "joint", "max_length"),
     [("mini_static", False, None), ("mini_static", False, 16), ("mini_bert", False, 24),
      ("mini_bert", True, 128), ("mini_bert", True, 32), ("mini_gpt", True, 40)],
 )  # fmt: skip
 def test_scores_that_peak_at_the_targets_give_the_answers(
-    encoder: str, joint: bool, max_units: int | None
+    encoder: str, joint: bool, max_length: int | None
 ) -> None:
     task = SpanQA("mini_qa", train=str(DATA / "train.json"), test=str(DATA / "test.json"), dev="none")
     examples = task.splits(limit=100).test
     tokenizer = load_encoder(encoder).tokenizer
     sequences = Sequences.of(examples, joint=joint)
     windows = sequences.tokenize(
-        tokenizer, Windowing(max_units=max_units, overlap=8, max_first=task.max_first)
+        tokenizer, WindowOptions(max_length=max_length, stride=8, max_first=task.max_first)
     )
     items = make_items(examples, sequences, windows, task=task)
-    assert max_units is None or max(len(item.rows) for item in items) > 1 or max_units == 128
+    assert max_length is None or max(len(item.rows) for item in items) > 1 or max_length == 128
     head = SpanHead(HeadInput(4, "max", False, "joint" if joint else "separate", 0.0), unanswerable=False)
     batch = collate(items, range(len(items)), dict(tokenizer.pad))
-    context = head._context(batch.units[-1])
+    context = head._context(batch.tokens[-1])
     rows = torch.arange(len(context))
     outputs = {"null": torch.zeros(len(context), 2)}
     for side in ("start", "end"):

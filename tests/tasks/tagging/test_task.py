@@ -12,7 +12,7 @@ import pytest
 from harness_tasks.tagging.task import Tagging, files
 
 from harness.data.text import Example
-from harness.data.tokens import UnitRow
+from harness.data.tokens import TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
 from tests.helpers.paths import ROOT
@@ -35,10 +35,10 @@ def read(folder: Path, *, limit: int | None = None, **options: Any) -> tuple[Tag
     return task, task.splits(limit=limit)
 
 
-def row(word_units: list[int]) -> UnitRow:
-    n = len(word_units)
+def row(word_to_token: list[int]) -> TokenizedWindow:
+    n = len(word_to_token)
     zeros = np.zeros(n, dtype=np.int64)
-    return UnitRow({}, zeros, np.zeros((n, 2), dtype=np.int64), zeros, np.array(word_units))
+    return TokenizedWindow({}, zeros, np.zeros((n, 2), dtype=np.int64), zeros, np.array(word_to_token))
 
 
 def test_it_is_a_task() -> None:
