@@ -17,8 +17,9 @@ from harness.strategies.strategy import Strategy
 from harness.training.assemble import Assembly, assemble
 from harness.training.dataloader import collate, make_items, split_by_tokens
 from harness.training.optim import Rates, check_partition, parameter_groups
-from harness.training.run import fit, make_trainer, predict, restore, run_cell
+from harness.training.run import restore, run_cell
 from harness.training.sequences import Sequences
+from harness.training.trainer import fit, make_trainer, predict
 from tests.helpers.cells import make_cell
 from tests.helpers.tiny_awd_lstm import awd_lstm_folder
 from tests.helpers.tiny_elmo import elmo_folder

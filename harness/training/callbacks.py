@@ -14,9 +14,13 @@ from harness.core.events import Progress
 from harness.data.text import Example
 from harness.processes.distributed import ALONE, World
 from harness.task import Prediction, Task
+from harness.training.optim import NO_DECAY, frozen_groups
+
+EVERY = 50
+"""Training steps between two points of a curve; the last step of an epoch always is one."""
 
 
-class EpochChoice(pl.Callback):
+class BestEpochCallback(pl.Callback):
     """Scores dev after each epoch and keeps the state of the best one.
 
     NaN is never better than anything and never an improvement.
@@ -62,7 +66,7 @@ class EpochChoice(pl.Callback):
             self.epoch, self.scores = len(self.history), scores
             self.predicted = predicted
             if self.keep == "best":
-                self.state = pl_module.trained_state()
+                self.state = pl_module.trainable_state_dict()
         elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
             trainer.should_stop = True
         self.progress({"phase": "dev", "epoch": len(self.history), "score": score})
@@ -91,3 +95,50 @@ class StepProgress(pl.Callback):
             self._last = now
             event = {"phase": "train", "epoch": trainer.current_epoch + 1, "epochs": self.epochs}
             self.progress({**event, "done": batch_idx + 1, "total": trainer.num_training_batches})
+
+
+class Curves(pl.Callback):
+    """Tells the trainer's logger of ``loss`` and ``lr/<group>`` while it trains and of ``dev/<metric>`` after
+    each epoch. A group that has not thawed has the rate 0.
+
+    Args:
+        choice: the callback that scores dev; it comes before this one in the trainer's list.
+    """
+
+    def __init__(self, choice: Any) -> None:
+        self.choice = choice
+        self._rates: dict[str, float] = {}
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if self._due(trainer, batch_idx):
+            self._rates = rates(trainer, pl_module)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._due(trainer, batch_idx):
+            self._tell(trainer, {"loss": pl_module.losses[-1], **self._rates})
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if self.choice.history:
+            self._tell(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
+
+    @staticmethod
+    def _due(trainer: pl.Trainer, batch_idx: int) -> bool:
+        return batch_idx % EVERY == 0 or batch_idx + 1 == trainer.num_training_batches
+
+    @staticmethod
+    def _tell(trainer: pl.Trainer, metrics: dict[str, float]) -> None:
+        if trainer.logger is not None:
+            trainer.logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
+
+
+def rates(trainer: pl.Trainer, module: Any) -> dict[str, float]:
+    """``lr/<group>`` of each parameter group; one without weight decay goes with its twin."""
+    groups = trainer.optimizers[0].param_groups
+    names = [str(g["name"]) for g in groups]
+    held = frozen_groups(names, strategy=module.strategy, epoch=trainer.current_epoch)
+    out: dict[str, float] = {}
+    for group, name in zip(groups, names, strict=True):
+        out.setdefault(f"lr/{name.removesuffix(NO_DECAY)}", 0.0 if name in held else float(group["lr"]))
+    return out

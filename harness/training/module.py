@@ -22,7 +22,7 @@ from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
 from harness.training.features import Layers, pick_layers
-from harness.training.optim import Rates, check_partition, frozen_groups, parameter_groups, rate_factor
+from harness.training.optim import Rates, check_partition, frozen_groups, lr_lambda, parameter_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,12 @@ class TransferModel(pl.LightningModule):
         if idle:
             # its share of nothing; a gradient scaler must have seen a loss to be asked
             self.manual_backward(torch.zeros((), device=self.device, requires_grad=True))
-        self._hold(optimizer)
+        self._drop_frozen_gradients(optimizer)
         total, count = self.world.sum([total, items])
         self.world.add_gradients([p for g in optimizer.param_groups for p in g["params"]])
         return total, int(count)
 
-    def _hold(self, optimizer: Any) -> None:
+    def _drop_frozen_gradients(self, optimizer: Any) -> None:
         """Take the gradients from what has not thawed."""
         names = [g["name"] for g in optimizer.param_groups]
         held = frozen_groups(names, strategy=self.strategy, epoch=self.current_epoch)
@@ -167,7 +167,7 @@ class TransferModel(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Gradients as the step shall see them: of the mean over the step's items, with nothing of what has
         not thawed, clipped. Lightning has divided a gradient scaler's factor out by now."""
-        self._hold(optimizer)
+        self._drop_frozen_gradients(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         if self._scale != 1.0:
             for parameter in parameters:
@@ -218,7 +218,7 @@ class TransferModel(pl.LightningModule):
         optimizer = torch.optim.AdamW(groups, betas=plan.betas, eps=plan.eps)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
-            lambda step: rate_factor(step, name=plan.schedule, total=plan.total_steps, warmup=plan.warmup),
+            lambda step: lr_lambda(step, name=plan.schedule, total=plan.total_steps, warmup=plan.warmup),
         )
         return [optimizer], [schedule]
 
@@ -226,7 +226,7 @@ class TransferModel(pl.LightningModule):
     def task_parts(self) -> Sequence[nn.Module]:
         return [m for m in (self.mix, self.late_mix, self.body, self.head) if m is not None]
 
-    def trained_state(self) -> dict[str, Tensor]:
+    def trainable_state_dict(self) -> dict[str, Tensor]:
         """A copy of everything that trains, on the CPU, by name."""
         names = {n for n, p in self.named_parameters() if p.requires_grad}
         buffers = {n for n, _ in self.named_buffers()}

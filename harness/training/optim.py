@@ -44,14 +44,14 @@ def parameter_groups(
         groups = encoder.layer_groups()
         for depth, (name, parameters) in enumerate(groups):
             below_top = len(groups) - 1 - depth
-            named.append((f"{CARRIED}{name}", carried_rate(strategy, rates.lr, below_top), parameters))
+            named.append((f"{CARRIED}{name}", layer_lr(strategy, rates.lr, below_top), parameters))
     seen = {id(p) for _, _, ps in named for p in ps}
     others = unique(p for module in rest for p in module.parameters() if id(p) not in seen)
     named.append(("task", rates.lr, others))
     return [g for name, lr, ps in named for g in _split_decay(name, lr, ps, rates.weight_decay)]
 
 
-def carried_rate(strategy: Strategy, lr: float, below_top: int) -> float:
+def layer_lr(strategy: Strategy, lr: float, below_top: int) -> float:
     """Rate of a carried layer ``below_top`` layers below the top one: the strategy's own or the base rate,
     times ``layer_decay`` for each layer downwards."""
     own = strategy.lr if strategy.lr is not None else lr * (strategy.relative_lr or 1.0)
@@ -105,7 +105,7 @@ def total_steps(examples: int, batch_size: int, epochs: int) -> int:
     return math.ceil(examples / batch_size) * epochs
 
 
-def rate_factor(step: int, *, name: str, total: int, warmup: float) -> float:
+def lr_lambda(step: int, *, name: str, total: int, warmup: float) -> float:
     """Factor of the rate at ``step`` (from 0): linear warm-up over ``floor(warmup * total)`` steps, then
     ``constant``, ``linear`` to 0 after the last step, or ``cosine`` (half a wave) to 0; or ``slanted``.
 

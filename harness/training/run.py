@@ -5,7 +5,6 @@ Nothing of Hydra is here: a :class:`harness.records.cell.Cell` is plain data.
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import time
@@ -23,18 +22,15 @@ from harness.config.cell_id import ENGINE_VERSION
 from harness.core.events import Progress
 from harness.core.provenance import git_state, host, versions
 from harness.loggers.factory import current, logged
-from harness.processes.devices import pick_device
 from harness.processes.distributed import ALONE, World
 from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import Costs, Record, write_config, write_record
-from harness.task import Prediction
 from harness.training.assemble import Assembly, assemble
-from harness.training.callbacks import EpochChoice, StepProgress
-from harness.training.curves import Curves
+from harness.training.callbacks import BestEpochCallback, Curves, StepProgress
 from harness.training.features import FeatureEncoder
+from harness.training.trainer import device_name, fit, make_trainer, predict
 
-logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 CHECKPOINT = "model.safetensors"
 UNKNOWN_SHARE = 0.1
 UNKNOWN_WORDS = 0.5
@@ -95,7 +91,7 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
 
 def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Record:
     config, task, splits, world = cell.config["trainer"], assembly.task, assembly.splits, assembly.world
-    choice = EpochChoice(
+    choice = BestEpochCallback(
         task,
         splits.dev,
         keep=config["select"],
@@ -136,51 +132,8 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
     record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
     record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
-    record.mix = learnt_mix(assembly)
+    record.mix = scalar_mix_weights(assembly)
     return record
-
-
-def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one,
-    and it knows of no other: what ranks share goes through :class:`harness.processes.distributed.World`."""
-    config = cell.config["trainer"]
-    return pl.Trainer(
-        accelerator=config["accelerator"],
-        devices=_trainer_devices(config["accelerator"], assembly.world),
-        precision=config["precision"],
-        max_epochs=config["epochs"],
-        logger=current(),
-        callbacks=callbacks,
-        default_root_dir=str(cell.folder),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        reload_dataloaders_every_n_epochs=1,
-        use_distributed_sampler=False,
-        limit_val_batches=1.0 if assembly.splits.dev else 0,
-        log_every_n_steps=50,
-    )
-
-
-def _trainer_devices(accelerator: str, world: World) -> int | list[int]:
-    """One device: of several CUDA devices this rank's."""
-    return [world.rank] if world.size > 1 and pick_device(accelerator).type == "cuda" else 1
-
-
-def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
-    """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning; nor
-    that ranks log a loss by themselves, since each is told that over all."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"Found .* module\(s\) in eval mode")
-        warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log")
-        trainer.fit(assembly.model, datamodule=assembly.data)
-
-
-def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:
-    """One prediction for each example of a split, by example id; on the first rank, which scores them."""
-    trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split), return_predictions=False)
-    return assembly.world.collect(assembly.model.predicted)
 
 
 def describe(cell: Cell, assembly: Assembly) -> Record:
@@ -220,7 +173,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
     )
 
 
-def learnt_mix(assembly: Assembly) -> dict[str, list[float]]:
+def scalar_mix_weights(assembly: Assembly) -> dict[str, list[float]]:
     """The weights of the scalar mix as the record keeps them; empty without one."""
     model, out = assembly.model, {}
     for prefix, mix in (("", model.mix), ("late_", model.late_mix)):
@@ -281,17 +234,14 @@ def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
         costs.peak_memory_mb = max(world.gather(torch.cuda.max_memory_allocated() / 2**20))
 
 
-def device_name(accelerator: str) -> str:
-    device = pick_device(accelerator)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def save_trained(folder: Path, assembly: Assembly) -> None:
     """Keep everything that trained beside the record, as safetensors."""
     from safetensors.torch import save_file
 
     temporary = folder / f".tmp-{CHECKPOINT}"
-    save_file({k: v.contiguous().clone() for k, v in assembly.model.trained_state().items()}, temporary)
+    save_file(
+        {k: v.contiguous().clone() for k, v in assembly.model.trainable_state_dict().items()}, temporary
+    )
     temporary.replace(folder / CHECKPOINT)
 
 
@@ -311,7 +261,7 @@ def restore(cell: Cell) -> Assembly:
     pl.seed_everything(cell.seed, verbose=False)
     assembly = assemble(cell, lambda event: None)
     missing, unexpected = assembly.model.load_state_dict(load_file(path), strict=False)
-    lost = set(missing) & set(assembly.model.trained_state())
+    lost = set(missing) & set(assembly.model.trainable_state_dict())
     if lost or unexpected:
         raise HarnessError(
             f"{path}: does not fit the cell's model ({len(lost)} missing, {len(unexpected)} more)"

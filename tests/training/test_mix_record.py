@@ -12,7 +12,7 @@ import torch
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.records.record import Record, read_record, write_record
-from harness.training.run import learnt_mix
+from harness.training.run import scalar_mix_weights
 
 
 def assembly(layers: Any, *, mix: ScalarMix | None = None, late: ScalarMix | None = None) -> Any:
@@ -26,13 +26,13 @@ def mixed(*scalars: float) -> ScalarMix:
 
 
 def test_without_a_mix_there_is_nothing() -> None:
-    assert learnt_mix(assembly("top")) == {}
+    assert scalar_mix_weights(assembly("top")) == {}
 
 
 def test_shares_of_all_layers_and_of_a_list() -> None:
-    found = learnt_mix(assembly("mix", mix=mixed(0.0, 0.0, 0.0, 0.0)))
+    found = scalar_mix_weights(assembly("mix", mix=mixed(0.0, 0.0, 0.0, 0.0)))
     assert found == {"weights": [0.25] * 4, "gamma": [1.0], "layers": [0.0, 1.0, 2.0, 3.0]}
-    some = learnt_mix(assembly([0, 3], mix=mixed(0.0, 0.0), late=mixed(1.0, 0.0)))
+    some = scalar_mix_weights(assembly([0, 3], mix=mixed(0.0, 0.0), late=mixed(1.0, 0.0)))
     assert some["layers"] == [0.0, 3.0]
     assert some["late_weights"] == pytest.approx([0.7310586, 0.2689414])
 

@@ -12,8 +12,8 @@ from harness.training.optim import (
     Rates,
     check_partition,
     frozen_groups,
+    lr_lambda,
     parameter_groups,
-    rate_factor,
     total_steps,
 )
 
@@ -119,7 +119,7 @@ def test_total_steps_count_the_short_last_batch() -> None:
     """Case B18."""
     assert total_steps(103, 10, 3) == 33
     assert total_steps(103, 40, 3) == 9
-    factor = [rate_factor(t, name="linear", total=33, warmup=0.1) for t in range(33)]
+    factor = [lr_lambda(t, name="linear", total=33, warmup=0.1) for t in range(33)]
     wanted = {0: 0.0, 1: 1 / 3, 3: 1.0, 30: 0.1, 31: 0.066667, 32: 0.033333}
     assert {t: factor[t] for t in wanted} == pytest.approx(wanted, abs=1e-6)
 
@@ -130,7 +130,7 @@ def test_total_steps_count_the_short_last_batch() -> None:
     warmup=st.floats(0, 1),
 )
 def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, warmup: float) -> None:
-    factors = [rate_factor(t, name=name, total=total, warmup=warmup) for t in range(total)]
+    factors = [lr_lambda(t, name=name, total=total, warmup=warmup) for t in range(total)]
     assert all(0 <= f <= 1 for f in factors)
     assert all(f > 0 for f in factors[1:])
 
@@ -159,12 +159,12 @@ def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
     ],
 )  # fmt: skip
 def test_u01_the_slanted_triangle_is_the_papers(step: int, rate: float) -> None:
-    assert 0.01 * rate_factor(step, name="slanted", total=100, warmup=0.1) == pytest.approx(rate, abs=1e-9)
+    assert 0.01 * lr_lambda(step, name="slanted", total=100, warmup=0.1) == pytest.approx(rate, abs=1e-9)
 
 
 @pytest.mark.parametrize("total", [1, 2, 8, 15, 19])
 def test_u02_a_slanted_triangle_of_few_steps_stays_in_its_bounds(total: int) -> None:
-    rates = [0.01 * rate_factor(t, name="slanted", total=total, warmup=0.1) for t in range(total)]
+    rates = [0.01 * lr_lambda(t, name="slanted", total=total, warmup=0.1) for t in range(total)]
     assert all(0.01 / 32 - 1e-12 <= rate <= 0.01 for rate in rates)
     assert rates[0] == pytest.approx(0.0003125)
     if total > 1:

@@ -21,9 +21,10 @@ from harness.records.predictions import read_predictions
 from harness.records.record import read_record
 from harness.training import run as cell_module
 from harness.training.assemble import assemble
-from harness.training.callbacks import EpochChoice
+from harness.training.callbacks import BestEpochCallback
 from harness.training.dataloader import step_order
-from harness.training.run import encoding_notes, fit, make_trainer, run_cell
+from harness.training.run import encoding_notes, run_cell
+from harness.training.trainer import fit, make_trainer
 from tests.helpers.cells import make_cell
 
 QUICK = ["limit=16", "trainer.epochs=2", "trainer.batch_size=8", "trainer.threads=1"]
@@ -32,13 +33,15 @@ QUICK = ["limit=16", "trainer.epochs=2", "trainer.batch_size=8", "trainer.thread
 def choose(scores: list[float], *, keep: str = "best", patience: int | None = None) -> tuple[Any, int]:
     """Feed dev scores to the callback as Lightning would; the callback, and after how many it stopped."""
     task = SimpleNamespace(metric="m", maximize=True, score=lambda p, e: {"m": p})
-    choice = EpochChoice(task, [], keep=keep, patience=patience, progress=lambda e: None)  # type: ignore[arg-type]
+    choice = BestEpochCallback(task, [], keep=keep, patience=patience, progress=lambda e: None)  # type: ignore[arg-type]
     trainer = SimpleNamespace(should_stop=False)
     for n, score in enumerate(scores, 1):
         state = {"epoch": torch.tensor(n)}
         choice.on_validation_start(trainer, None)  # type: ignore[arg-type]
         task.score = lambda p, e, s=score: {"m": s}
-        choice.on_validation_end(trainer, SimpleNamespace(predicted={}, trained_state=lambda s=state: s))  # type: ignore[arg-type]
+        choice.on_validation_end(
+            trainer, SimpleNamespace(predicted={}, trainable_state_dict=lambda s=state: s)
+        )  # type: ignore[arg-type]
         if trainer.should_stop:
             return choice, n
     return choice, len(scores)

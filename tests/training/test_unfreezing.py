@@ -11,7 +11,8 @@ import pytorch_lightning as pl
 import torch
 
 from harness.training.assemble import Assembly, assemble
-from harness.training.run import fit, make_trainer, run_cell
+from harness.training.run import run_cell
+from harness.training.trainer import fit, make_trainer
 from tests.helpers.cells import make_cell
 
 QUICK = ["limit=16", "trainer.batch_size=8", "trainer.threads=1", "task=mini_topic", "trainer.patience=null"]
