@@ -1,30 +1,33 @@
-# Everything here works on a fresh machine with Python 3.11 or newer: each target first makes .venv and installs the
-# project into it when pyproject.toml has changed since.
+# Every target works on a fresh machine with Python 3.11 or newer: it first creates .venv and installs the project
+# into it, and reinstalls when pyproject.toml has changed.
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-# one thread a process, so that results repeat and two cores are not fought over
+# one thread per process: results are reproducible and parallel processes do not compete for cores
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo zoo claims test test-long lint typecheck format bench gpu-check clean
+.PHONY: help setup demo zoo claims test pytest test-long lint typecheck format docs bench gpu-check clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       five bundled encoders x five strategies x three made-up tasks, then the leaderboard"
-	@echo "make test       lint, types and tests (ARGS='tests/leaderboard/test_leaderboard.py -k md' runs a part of the tests)"
-	@echo "make test-long  the tests marked long: kills, soaks, claims"
-	@echo "make zoo        pretrain the bundled encoders anew (about 20 minutes on 2 cores)"
-	@echo "make claims     what the literature says, looked for in the mini world: 5 seeds, about 30 minutes on 2 cores"
-	@echo "make lint | typecheck | format | bench | gpu-check | setup | clean"
+	@echo "make demo       5 bundled encoders x 5 strategies x 3 synthetic tasks, then the leaderboard (about 4 minutes)"
+	@echo "make test       lint, types and tests (ARGS='tests/leaderboard -k md' selects tests)"
+	@echo "make pytest     the tests alone"
+	@echo "make test-long  the tests marked long: kill tests, soak tests, claims"
+	@echo "make docs       check the documentation and build it into site/"
+	@echo "make zoo        pretrain the bundled encoders again (about 20 minutes on 2 cores)"
+	@echo "make claims     test claims of the literature in the mini world: 5 seeds, about 30 minutes on 2 cores"
+	@echo "make format     fix formatting and import order"
+	@echo "make lint | typecheck | bench | gpu-check | setup | clean"
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required: make PYTHON=python3.11 ...")'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the project and what it needs into $(VENV): several minutes where torch must be downloaded"
+	@echo "Installing the project and its dependencies into $(VENV); this takes several minutes if torch must be downloaded"
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
@@ -36,8 +39,8 @@ demo: $(STAMP)
 	@$(VENV)/bin/harness -m experiment=mini $(ARGS); code=$$?; \
 	  $(VENV)/bin/harness leaderboard results/mini && \
 	  $(VENV)/bin/harness leaderboard results/mini --output results/mini/report.html && \
-	  echo && echo "The same as a page to open in a browser: results/mini/report.html" && \
-	  echo "Records, predictions and logs: results/mini. Again: harness leaderboard results/mini" && exit $$code
+	  echo && echo "HTML report: results/mini/report.html" && \
+	  echo "Records, predictions and logs: results/mini. Leaderboard: harness leaderboard results/mini" && exit $$code
 
 zoo: $(STAMP)
 	$(PY) -m harness_tasks.mini.zoo $(ARGS)
@@ -45,9 +48,11 @@ zoo: $(STAMP)
 claims: $(STAMP)
 	$(PY) -m benchmarks.claims $(ARGS)
 
-# two at a time, a file's tests in one process; make test WORKERS= runs them one after the other
+# two processes, each test file in one of them; make test WORKERS= runs all tests in one process
 WORKERS ?= -n 2 --dist loadfile
-test: lint typecheck
+test: lint typecheck pytest
+
+pytest: $(STAMP)
 	$(PY) -m pytest $(WORKERS) $(ARGS)
 
 test-long: $(STAMP)
@@ -64,6 +69,10 @@ format: $(STAMP)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+docs: $(STAMP)
+	@$(PY) -c 'import mkdocs' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PY) -m mkdocs build --strict
+
 bench: $(STAMP)
 	$(PY) -m benchmarks.bench $(ARGS)
 
@@ -71,4 +80,4 @@ gpu-check: $(STAMP)
 	$(PY) -m benchmarks.gpu_check
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis results/mini
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis results/mini
