@@ -88,7 +88,7 @@ def measures(records: dict[str, dict[str, Any]]) -> str:
             unigram = f"{math.exp(held['unigram_nll'] / held['words']):.1f}"
         elif held and held["unigram_nll"] is not None:
             reached = f"{held['masked_nll']:.3f} nats a masked piece"
-            unigram = f"{held['unigram_nll'] / held['units']:.3f}"
+            unigram = f"{held['unigram_nll'] / held['tokens']:.3f}"
         out.append(
             f"| {name} | {record['parameters']:,} | {seen['tokens']:,} | {seen['epochs']:.1f} | "
             f"{seen['seconds']:.0f} | {record['total_seconds']:.0f} | {reached} | {unigram} |"

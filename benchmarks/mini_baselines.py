@@ -19,6 +19,11 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix, hstack
+from scipy.special import log_softmax
+
 from harness_tasks.mini.world import generate
 from harness_tasks.mini.world.classify import Labelled, Pair
 from harness_tasks.mini.world.draw import Draw
@@ -28,10 +33,6 @@ from harness_tasks.mini.world.questions import Asked
 from harness_tasks.mini.world.stems import Verb, listed
 from harness_tasks.mini.world.tagged import Tagged
 from harness_tasks.tagging.scoring import score_spans, score_tokens
-from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.sparse import csr_matrix, hstack
-from scipy.special import log_softmax
 
 Floats = NDArray[np.float64]
 Vectors = dict[str, Floats]

@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness_tasks.classification.averaging import average_classes
-from harness_tasks.span_qa.averaging import average_spans
-from harness_tasks.tagging.averaging import average_labels
 
 from harness.cli.ensemble import by_seed
 from harness.cli.main import main
@@ -23,6 +20,9 @@ from harness.errors import HarnessError
 from harness.records.predictions import read_predictions, write_predictions
 from harness.records.record import Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction
+from harness_tasks.classification.averaging import average_classes
+from harness_tasks.span_qa.averaging import average_spans
+from harness_tasks.tagging.averaging import average_labels
 from tests.helpers.cells import make_cell
 
 Scores = Callable[[int], list[float]]

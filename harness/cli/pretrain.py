@@ -92,7 +92,7 @@ def summary(record: dict[str, Any]) -> str:
         shown = [k for k in held if k.startswith("masked") or k == "pseudo_perplexity"]
         more = ", ".join(f"{k} {held[k]:.3f}" for k in shown if held[k] is not None)
         if held.get("unigram_nll") is not None:
-            more += f" (by the pieces' frequencies alone {held['unigram_nll'] / held['units']:.3f})"
+            more += f" (by the pieces' frequencies alone {held['unigram_nll'] / held['tokens']:.3f})"
         return f"{told}\nheld out: {more or 'no measure'}; no perplexity per word: {held['undefined']}"
     alone = ""
     if held.get("unigram_nll") is not None:

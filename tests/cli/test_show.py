@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness_tasks.classification.task import TextClassification
-from harness_tasks.tagging.task import Tagging
 
 from harness.cli.per_class import by_class
 from harness.cli.show import describe
@@ -15,6 +13,8 @@ from harness.data.text import Example, Text
 from harness.records.predictions import write_predictions
 from harness.records.record import Record
 from harness.task import Prediction
+from harness_tasks.classification.task import TextClassification
+from harness_tasks.tagging.task import Tagging
 from tests.helpers.boards import labels, write
 
 

@@ -14,7 +14,7 @@ TINY = {
              "encoder.positions=24", "encoder.vocabulary=90", "encoder.batch_rows=8"],
     "gpt": ["encoder.layers=1", "encoder.width=16", "encoder.heads=2", "encoder.feed_forward=32",
             "encoder.positions=24", "encoder.vocabulary=300", "encoder.batch_rows=4"],
-    "ulmfit": ["encoder.embedding=12", "encoder.hidden_size=20", "encoder.layers=2", "encoder.batch_rows=4",
+    "ulmfit": ["encoder.embedding=12", "encoder.hidden=20", "encoder.layers=2", "encoder.batch_rows=4",
                "encoder.bptt=12", "encoder.min_frequency=1"],
 }  # fmt: skip
 ALL = TINY | {

@@ -76,7 +76,7 @@ SMALL = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "i
 POSITIONS = 128
 SPECIAL: dict[str, dict[str, Any]] = {
     "bert": {**SMALL, "max_position_embeddings": POSITIONS},
-    "distilbert": {"dim": 16, "n_heads": 2, "num_layers": 2, "hidden_dim": 32,
+    "distilbert": {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32,
                    "max_position_embeddings": POSITIONS},
     "roberta": {
         **SMALL, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "pad_token_id": 1,

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness_tasks.regression import scoring
-from harness_tasks.regression.task import TextRegression
-from harness_tasks.tagging.characters import Characters
-from harness_tasks.tagging.schemes import entities
-from harness_tasks.tagging.scoring import macro_f1
-from harness_tasks.tagging.task import Tagging
 
 from harness.config.resolve import read_data
 from harness.data.text import Example, Text, split_words
@@ -20,6 +14,12 @@ from harness.errors import HarnessError
 from harness.records.predictions import read_predictions
 from harness.task import Averages, Prediction, Task
 from harness.training.run import run_cell
+from harness_tasks.regression import scoring
+from harness_tasks.regression.task import TextRegression
+from harness_tasks.tagging.characters import Characters
+from harness_tasks.tagging.schemes import entities
+from harness_tasks.tagging.scoring import macro_f1
+from harness_tasks.tagging.task import Tagging
 from tests.helpers.cells import make_cell
 from tests.helpers.tiny_fasttext import fasttext_file
 

@@ -80,7 +80,7 @@ class ElmoOptions:
             "lstm": {
                 "cell_clip": self.cell_clip,
                 "dim": self.dim,
-                "num_layers": self.num_layers,
+                "n_layers": self.num_layers,
                 "proj_clip": self.proj_clip,
                 "projection_dim": self.projection_dim,
                 "use_skip_connections": self.use_skip_connections,
@@ -208,7 +208,7 @@ def read_options(path: Path) -> ElmoOptions:
     options = ElmoOptions(
         dim=_whole(data, ("lstm", "dim"), path),
         projection_dim=_whole(data, ("lstm", "projection_dim"), path),
-        num_layers=_whole(data, ("lstm", "num_layers"), path),
+        num_layers=_whole(data, ("lstm", "n_layers"), path),
         cell_clip=_bound(lstm, "cell_clip", path),
         proj_clip=_bound(lstm, "proj_clip", path),
         use_skip_connections=skip,

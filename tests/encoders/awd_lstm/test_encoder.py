@@ -331,8 +331,8 @@ def test_language_model_carries_its_state_without_gradient() -> None:
     model = tiny_lm().eval()
     ids = torch.arange(12)[None]
     first = model(ids[:, :5])
-    second = model(ids[:, 5:], first.hidden_size)
-    assert not any(h.requires_grad for pair in second.hidden_size for h in pair)
+    second = model(ids[:, 5:], first.hidden)
+    assert not any(h.requires_grad for pair in second.hidden for h in pair)
     joined = torch.cat([first.logits, second.logits], 1)
     assert torch.allclose(joined, model(ids).logits, atol=1e-6)
     assert "decoder" not in " ".join(model.state_dict()), "the table is there once"

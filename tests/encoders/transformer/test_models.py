@@ -211,7 +211,7 @@ def test_b03_positions_are_counted_from_the_mask(encoders, kind):
         assert close(encoder(right).last_hidden_state, encoder(left).last_hidden_state[:, 2:])
 
 
-FIELDS = ("mask", "word_ids", "offsets", "segment", "word_to_token")
+FIELDS = ("mask", "word_ids", "offsets", "sequence_ids", "word_to_token")
 
 
 def padded_left(tensor: Tensor) -> Tensor:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness_tasks.classification.head import ClassificationHead
-from harness_tasks.classification.scoring import score
-from harness_tasks.classification.task import TextClassification
 
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
 from harness.data.tokens import EncoderOutput, TokenizedWindow, pooled_size
 from harness.errors import HarnessError
 from harness.task import HeadInput, Prediction
+from harness_tasks.classification.head import ClassificationHead
+from harness_tasks.classification.scoring import score
+from harness_tasks.classification.task import TextClassification
 
 torch.set_num_threads(1)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from harness_tasks.classification.task import TextClassification, files
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Splits
+from harness_tasks.classification.task import TextClassification, files
 from tests.helpers.paths import ROOT
 
 torch.set_num_threads(1)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness_tasks.classification.head import ClassificationHead, target_states
-from harness_tasks.classification.reader import TargetExample
-from harness_tasks.classification.task import TextClassification
 
 from harness.data.batch import Batch
 from harness.data.text import Text
 from harness.data.tokens import EncoderOutput, TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import HeadInput
+from harness_tasks.classification.head import ClassificationHead, target_states
+from harness_tasks.classification.reader import TargetExample
+from harness_tasks.classification.task import TextClassification
 
 torch.set_num_threads(1)
 LABELS = ["different", "same"]

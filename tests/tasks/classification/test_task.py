@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from harness_tasks.classification.task import TextClassification, balanced
 
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
+from harness_tasks.classification.task import TextClassification, balanced
 from tests.helpers.paths import ROOT
 
 torch.set_num_threads(1)

@@ -11,13 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from harness_tasks.classification.task import TextClassification
-from harness_tasks.mini.world import generate
-from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.grammar import Grammar, finish, words
-from harness_tasks.mini.world.lexicon import Lexicon, lexicon
-from harness_tasks.span_qa.reader import read_questions
-from harness_tasks.tagging.columns import Layout, parse_lines
 
 from harness.core.instantiate import build
 from harness.core.paths import mini_dir
@@ -25,6 +18,13 @@ from harness.data.text import Text
 from harness.errors import HarnessError
 from harness.records.predictions import read_predictions, write_predictions
 from harness.task import Prediction, Splits
+from harness_tasks.classification.task import TextClassification
+from harness_tasks.mini.world import generate
+from harness_tasks.mini.world.draw import Draw
+from harness_tasks.mini.world.grammar import Grammar, finish, words
+from harness_tasks.mini.world.lexicon import Lexicon, lexicon
+from harness_tasks.span_qa.reader import read_questions
+from harness_tasks.tagging.columns import Layout, parse_lines
 from tests.helpers.cells import composed
 
 DATA = mini_dir() / "world" / "data"

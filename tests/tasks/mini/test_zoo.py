@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness_tasks.mini import zoo
 
 import harness
 from harness.core.paths import mini_dir
+from harness_tasks.mini import zoo
 from tests.helpers import tiny_corpus
 
 FOLDER = mini_dir() / "zoo"

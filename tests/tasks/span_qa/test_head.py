@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness_tasks.span_qa import targets
-from harness_tasks.span_qa.task import SpanQA
 from torch import Tensor, nn
 
 from harness.bodies.attention_flow import AttentionFlow
 from harness.data.batch import Batch
+from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example, Text
 from harness.data.tokens import EncoderOutput, TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import HeadInput
+from harness_tasks.span_qa import targets
+from harness_tasks.span_qa.task import SpanQA
 
 torch.set_num_threads(1)
 WIDTH = 8
@@ -112,7 +113,7 @@ def windows(e: Example, *, joint: bool) -> list[TokenizedWindow]:
 def test_targets_by_window() -> None:
     e = example(CONTEXT, "very slowly")  # words 3 and 4: the first window holds half of it
     joint, apart = windows(e, joint=True), windows(e, joint=False)
-    null, off = targets.NULL, targets.IGNORE_INDEX
+    null, off = targets.NULL, IGNORE_INDEX
     assert values(task().row_targets(e, joint)) == [(null, null), (5, 6), (null, null)]
     assert values(task().row_targets(e, apart)) == [(off, off), (1, 2), (off, off)]
     assert values(task(unanswerable=True).row_targets(e, apart)) == [(null, null), (1, 2), (null, null)]
@@ -331,7 +332,7 @@ def test_joint_rows_need_a_special_unit() -> None:
     row = make_row(e.texts[1], range(2), question=e.texts[0])
     row.sequence_ids[row.sequence_ids < 0] = 0
     batch = as_batch(task(), [(e, [row])], joint=True)
-    with pytest.raises(HarnessError, match="no special unit"):
+    with pytest.raises(HarnessError, match="no special token"):
         task().head(spec("joint"))((EncoderOutput(torch.randn(1, len(row), WIDTH)),), batch)
 
 

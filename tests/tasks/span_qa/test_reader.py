@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness_tasks.span_qa import data
-from harness_tasks.span_qa.data import find_files
-from harness_tasks.span_qa.offsets import locate_answer
-from harness_tasks.span_qa.reader import Question, build, read_questions
-from harness_tasks.span_qa.task import SpanQA
 
 from harness.data.tables import Table
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Splits, Task
+from harness_tasks.span_qa import data
+from harness_tasks.span_qa.data import find_files
+from harness_tasks.span_qa.offsets import locate_answer
+from harness_tasks.span_qa.reader import Question, build, read_questions
+from harness_tasks.span_qa.task import SpanQA
 
 
 def qa(key: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:

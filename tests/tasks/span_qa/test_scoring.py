@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from harness_tasks.span_qa.scoring import best, f1, normalize, per_question, summary
-from harness_tasks.span_qa.task import SpanQA
 
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.task import Prediction
+from harness_tasks.span_qa.scoring import best, f1, normalize, per_question, summary
+from harness_tasks.span_qa.task import SpanQA
 
 M01 = [
     ("an apple", "Apple.", ("apple", "apple"), 1, 1.0),

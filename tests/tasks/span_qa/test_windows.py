@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness_tasks.span_qa.head import SpanHead
-from harness_tasks.span_qa.task import SpanQA
 
 from harness.core.paths import mini_dir
 from harness.encoders.base import WindowOptions
@@ -13,6 +11,8 @@ from harness.encoders.loading import load_encoder
 from harness.task import HeadInput
 from harness.training.dataloader import collate, make_items
 from harness.training.sequences import Sequences
+from harness_tasks.span_qa.head import SpanHead
+from harness_tasks.span_qa.task import SpanQA
 
 torch.set_num_threads(1)
 DATA = mini_dir() / "world" / "data" / "qa"

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from harness_tasks.tagging.columns import Layout, Parsed, parse_lines, read_columns
 
 from harness.errors import HarnessError
+from harness_tasks.tagging.columns import Layout, Parsed, parse_lines, read_columns
 
 
 def parse(text: str, **layout: object) -> Parsed:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from harness_tasks.tagging.head import TaggingHead
-from harness_tasks.tagging.schemes import bridge
-from harness_tasks.tagging.scoring import span_counts
 
 from harness.data.batch import Batch
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example, Text
 from harness.data.tokens import EncoderOutput, TokenizedWindow
 from harness.task import HeadInput
+from harness_tasks.tagging.head import TaggingHead
+from harness_tasks.tagging.schemes import bridge
+from harness_tasks.tagging.scoring import span_counts
 
 torch.set_num_threads(1)
 LABELS = ["O", "B-PER", "I-PER"]

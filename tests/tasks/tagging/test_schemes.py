@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from harness_tasks.tagging.schemes import entities, from_entities, recognise, strict_entities, to_iob2
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HarnessError
+from harness_tasks.tagging.schemes import entities, from_entities, recognise, strict_entities, to_iob2
 
 SPANS = [("A", 0, 2), ("A", 2, 3), ("B-x", 4, 7)]
 WRITTEN = {

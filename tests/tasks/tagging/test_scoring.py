@@ -6,9 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
-from harness_tasks.tagging.scoring import prf, score_spans, score_tokens, span_counts, surface_f1
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from harness_tasks.tagging.scoring import prf, score_spans, score_tokens, span_counts, surface_f1
 
 LABELS = ["O", "B-A", "I-A", "B-B", "I-B", "B-c-d", "I-c-d"]
 

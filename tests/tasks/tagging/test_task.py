@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness_tasks.tagging.task import Tagging, files
 
 from harness.data.text import Example
 from harness.data.tokens import TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
+from harness_tasks.tagging.task import Tagging, files
 from tests.helpers.paths import ROOT
 
 TRAIN = "Bea B-PER\nsat O\n\nBea B-PER\nRoy I-PER\nran O\n"
