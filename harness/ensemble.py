@@ -74,7 +74,7 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, _config(members, record))
     counted = write_predictions(folder, {s: (parts[s], predicted[s]) for s in SPLITS}, task=task)
-    record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
+    record.metric_from_stats, record.degenerate = counted.metric_from_stats, counted.degenerate
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     spent = time.perf_counter() - begin
     record.costs.overhead_seconds += spent

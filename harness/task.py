@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from harness.data.batch import Batch
-    from harness.data.statistics import Counts
+    from harness.data.statistics import ExampleStats
     from harness.data.tokens import EncoderOutput, TokenizedWindow
 
 
@@ -159,18 +159,20 @@ class Averages(Protocol):
 
 
 @runtime_checkable
-class Counted(Protocol):
-    """A task whose scores can be recomputed from counts of its examples, as intervals and paired tests need.
+class HasExampleStats(Protocol):
+    """A task whose scores are functions of per-example statistics, as intervals and paired tests require.
 
     Attributes:
-        aggregate: dotted path of a :class:`harness.data.statistics.Aggregate` in a module without torch. Of the
-            counts of all examples it gives the primary metric as :meth:`Task.score` does.
+        metric_from_stats: dotted path of a :class:`harness.data.statistics.MetricFromStats` in a module that
+            does not import torch. It computes the primary metric as :meth:`Task.score` does.
     """
 
-    aggregate: str
+    metric_from_stats: str
 
-    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """Counts of each example, in their order.
+    def example_stats(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> ExampleStats:
+        """Statistics of each example, in the order of ``examples``.
 
         Raises:
             HarnessError: an example has no prediction.

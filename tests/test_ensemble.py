@@ -122,7 +122,7 @@ def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.Captu
     assert record.costs.total_seconds > 10
     assert record.costs.examples_per_second == 3
     assert record.coverage == {"words": 9}
-    assert record.aggregate, "intervals can be computed of it"
+    assert record.metric_from_stats, "intervals can be computed of it"
     assert any("mean of the members' class probabilities" in note for note in record.notes)
     assert main(["leaderboard", str(tmp_path / "results"), "--partial"]) == 0
     assert "mini_gpt+mini_static" in capsys.readouterr().out

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.statistics import Counts, locate, union
+from harness.data.statistics import ExampleStats, load_metric, union
 from harness.data.text import Example
-from harness.task import Counted, Prediction, Task
+from harness.task import HasExampleStats, Prediction, Task
 
 PREDICTIONS = "predictions.parquet"
-COUNTS, NAMES = "counts", b"counts"
-"""Name of the column of counts; key of the file's metadata that holds their names as JSON."""
+COUNTS, NAMES, METRIC = "counts", b"counts", b"metric_from_stats"
+"""Name of the column of counts; keys of the file's metadata: their names as JSON, and the dotted path of the
+:class:`harness.data.statistics.MetricFromStats` that computes scores from them."""
 
 Kept = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
 
@@ -26,7 +27,7 @@ Kept = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
 class Summary:
     """What the record keeps of the counts; see :class:`harness.records.record.Record`."""
 
-    aggregate: str = ""
+    metric_from_stats: str = ""
     degenerate: str = ""
 
 
@@ -38,16 +39,18 @@ class StoredCounts:
         ids: of the N examples.
         counts: theirs.
         tags: of each example; empty when they were not asked for.
+        metric_from_stats: dotted path of the metric that computes scores from the counts.
     """
 
     ids: list[str]
-    counts: Counts
+    counts: ExampleStats
     tags: list[list[str]]
+    metric_from_stats: str = ""
 
 
 def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -> Summary:
     """Write ``predictions.parquet`` with columns split, id, gold, prediction (JSON), scores (list of float),
-    extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.Counted`; null without
+    extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.HasExampleStats`; null without
     a task that counts); written under a temporary name, then renamed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -78,7 +81,8 @@ def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -
         offsets = np.arange(len(flat) + 1, dtype=np.int32) * len(names)
         lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
         table = table.append_column(COUNTS, lists)
-        table = table.replace_schema_metadata({NAMES: json.dumps(names, ensure_ascii=False)})
+        path = task.metric_from_stats if isinstance(task, HasExampleStats) else ""
+        table = table.replace_schema_metadata({NAMES: json.dumps(names, ensure_ascii=False), METRIC: path})
     temporary = folder / f".tmp-{PREDICTIONS}"
     pq.write_table(table, temporary, compression="zstd")
     with temporary.open("rb") as f:
@@ -87,23 +91,25 @@ def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -
     return _summary(task, counted)
 
 
-def _counted(splits: Kept, task: Task | None) -> dict[str, Counts]:
+def _counted(splits: Kept, task: Task | None) -> dict[str, ExampleStats]:
     """Counts of each split that has examples."""
-    if not isinstance(task, Counted):
+    if not isinstance(task, HasExampleStats):
         return {}
     return {
-        split: task.counts(predicted, examples) for split, (examples, predicted) in splits.items() if examples
+        split: task.example_stats(predicted, examples)
+        for split, (examples, predicted) in splits.items()
+        if examples
     }
 
 
-def _summary(task: Task | None, counted: Mapping[str, Counts]) -> Summary:
-    if not isinstance(task, Counted) or not counted:
+def _summary(task: Task | None, counted: Mapping[str, ExampleStats]) -> Summary:
+    if not isinstance(task, HasExampleStats) or not counted:
         return Summary()
     test = counted.get("test")
     degenerate = ""
     if test is not None:
-        degenerate = locate(task.aggregate).collapsed(test)
-    return Summary(task.aggregate, degenerate)
+        degenerate = load_metric(task.metric_from_stats).collapsed(test)
+    return Summary(task.metric_from_stats, degenerate)
 
 
 def _json(value: Any) -> str:
@@ -151,6 +157,7 @@ def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> Sto
     found = table["tags"].to_pylist() if tags else []
     return StoredCounts(
         [ids[i] for i in kept],
-        Counts(names, flat.reshape(-1, len(names))[kept]),
+        ExampleStats(names, flat.reshape(-1, len(names))[kept]),
         [found[i] or [] for i in kept] if tags else [],
+        metadata.get(METRIC, b"").decode(),
     )

@@ -78,8 +78,8 @@ class Record:
         coverage: the tokenizer's report (share of words known, unknown tokens, texts cut).
         notes: where splits came from, data repaired; ``warnings``: what the run warned of.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
-        aggregate: dotted path of what makes scores of the counts in ``predictions.parquet``
-            (:class:`harness.data.statistics.Aggregate`); empty when there are no counts.
+        metric_from_stats: dotted path of the :class:`harness.data.statistics.MetricFromStats` that computes
+            scores from the statistics in ``predictions.parquet``; empty when it contains none.
         degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
         trained_bytes: size of the trained parameters; 0 in records from before it was kept.
         mix: what the scalar mix of layers has learnt: ``layers`` (their numbers, 0 the embeddings),
@@ -117,7 +117,7 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
-    aggregate: str = ""
+    metric_from_stats: str = ""
     degenerate: str = ""
     trained_bytes: int = 0
     mix: dict[str, list[float]] = field(default_factory=dict)

@@ -131,7 +131,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     record = describe(cell, assembly)
     record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
     record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
-    record.aggregate, record.degenerate = counted.aggregate, counted.degenerate
+    record.metric_from_stats, record.degenerate = counted.metric_from_stats, counted.degenerate
     record.mix = scalar_mix_weights(assembly)
     return record
 

@@ -16,11 +16,11 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from harness.core.instantiate import build
 from harness.core.paths import conf_dir
-from harness.data.statistics import Counts, locate
+from harness.data.statistics import ExampleStats, load_metric
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.records.predictions import read_counts, read_predictions, write_predictions
-from harness.task import Counted, Prediction
+from harness.task import HasExampleStats, Prediction
 from tests.helpers.cells import composed
 
 KINDS = {yaml.safe_load(p.read_text()).get("kind") for p in conf_dir().glob("task/*.yaml")} - {None}
@@ -80,24 +80,24 @@ def test_every_kind_of_task_is_among_these() -> None:
 @pytest.mark.parametrize(("kind", "metric"), METRICS)
 def test_aggregate_of_counts_is_the_score(kind: str, metric: str) -> None:
     task = made(kind, metric)
-    assert isinstance(task, Counted)
-    aggregate = locate(task.aggregate)
+    assert isinstance(task, HasExampleStats)
+    from_stats = load_metric(task.metric_from_stats)
     for seed in range(5):
         examples, predicted = drawn(kind, seed=seed)
-        counts = task.counts(predicted, examples)
+        counts = task.example_stats(predicted, examples)
         wanted = task.score(predicted, examples)[metric]
-        needed = aggregate.columns(metric, counts.names)
+        needed = from_stats.columns(metric, counts.names)
         assert needed
         small = counts.with_names(needed)
-        assert aggregate.of(small)[metric] == pytest.approx(wanted, abs=1e-12)
-        low, high = aggregate.range(metric)
+        assert from_stats.compute(small)[metric] == pytest.approx(wanted, abs=1e-12)
+        low, high = from_stats.range(metric)
         assert low <= wanted <= high
         # any resample: each example as often as it was drawn
         draw = np.random.default_rng(seed).integers(len(examples), size=len(examples))
         weights = np.bincount(draw, minlength=len(examples))[None]
         again = [Example(f"r{i}", examples[j].texts, examples[j].gold) for i, j in enumerate(draw)]
         theirs = {f"r{i}": predicted[examples[j].id] for i, j in enumerate(draw)}
-        resampled = aggregate.resampled(small.values, small.names, weights)[metric]
+        resampled = from_stats.resampled(small.values, small.names, weights)[metric]
         assert resampled[0] == pytest.approx(task.score(theirs, again)[metric], abs=1e-12)
 
 
@@ -105,18 +105,18 @@ def test_counts_agree_with_scipy_and_scikit_learn_and_seqeval() -> None:
     examples, predicted = drawn("text_classification", n=200)
     gold, got = [e.gold for e in examples], [predicted[e.id].value for e in examples]
     task = made("text_classification")
-    found = locate(task.aggregate).of(task.counts(predicted, examples))
+    found = load_metric(task.metric_from_stats).compute(task.example_stats(predicted, examples))
     assert found["macro_f1"] == pytest.approx(f1_score(gold, got, average="macro"))
     assert found["mcc"] == pytest.approx(matthews_corrcoef(gold, got))
     examples, predicted = drawn("ner", n=200)
     task = made("ner")
-    found = locate(task.aggregate).of(task.counts(predicted, examples))
+    found = load_metric(task.metric_from_stats).compute(task.example_stats(predicted, examples))
     with np.errstate(all="ignore"):
         wanted = seqeval_f1([list(e.gold) for e in examples], [list(predicted[e.id].value) for e in examples])
     assert found["span_f1"] == pytest.approx(wanted)
     examples, predicted = drawn("text_regression", n=200)
     task = made("text_regression")
-    found = locate(task.aggregate).of(task.counts(predicted, examples))
+    found = load_metric(task.metric_from_stats).compute(task.example_stats(predicted, examples))
     pairs = [predicted[e.id].value for e in examples], [e.gold for e in examples]
     assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(*pairs).statistic)
     assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(*pairs).statistic)
@@ -143,12 +143,12 @@ def test_counts_are_read_as_they_were_written(tmp_path: Path) -> None:
     dev, dev_predicted = drawn("text_classification", n=4, seed=3)
     test, predicted = drawn("text_classification", n=30, seed=4)
     kept = {"dev": (dev, dev_predicted), "test": (test, predicted)}
-    assert write_predictions(tmp_path, kept, task=task).aggregate == task.aggregate
+    assert write_predictions(tmp_path, kept, task=task).metric_from_stats == task.metric_from_stats
     stored = read_counts(tmp_path, tags=True)
     assert stored is not None
     assert stored.ids == [e.id for e in test]
     assert stored.tags == [[]] * 30
-    wanted = task.counts(predicted, test).with_names(stored.counts.names)
+    wanted = task.example_stats(predicted, test).with_names(stored.counts.names)
     assert np.array_equal(stored.counts.values, wanted.values)
     assert [row["id"] for row in read_predictions(tmp_path, split="dev")] == [e.id for e in dev]
     assert "counts" not in read_predictions(tmp_path)[0]
@@ -165,24 +165,24 @@ def test_predictions_without_counts_have_none(tmp_path: Path) -> None:
 def test_an_aggregate_that_is_none_is_refused() -> None:
     for path in ("os.system", "no.such.module.X", "x"):
         with pytest.raises(HarnessError, match=path):
-            locate(path)
+            load_metric(path)
     with pytest.raises(ValueError, match="2 names"):
-        Counts(("a", "b"), np.zeros((3, 1)))
+        ExampleStats(("a", "b"), np.zeros((3, 1)))
 
 
 def test_predictions_that_differ_by_rounding_are_one_answer() -> None:
-    from harness_tasks.regression.counts import AGGREGATE, count
+    from harness_tasks.regression.scoring import FROM_STATS, example_stats
 
     random = np.random.default_rng(0)
     gold = random.random(50) * 5
     constant = (np.full(50, 8.5267838) + random.integers(-1, 2, 50) * 9.5e-7).astype(np.float32)
-    collapsed = count(constant.tolist(), gold.tolist())
-    scores = AGGREGATE.of(collapsed)
+    collapsed = example_stats(constant.tolist(), gold.tolist())
+    scores = FROM_STATS.compute(collapsed)
     assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
-    assert AGGREGATE.collapsed(collapsed) == "predicts 8.527 for everything"
-    resampled = AGGREGATE.resampled(collapsed.values, collapsed.names, np.ones((2, 50)))
+    assert FROM_STATS.collapsed(collapsed) == "predicts 8.527 for everything"
+    resampled = FROM_STATS.resampled(collapsed.values, collapsed.names, np.ones((2, 50)))
     assert resampled["pearson"].tolist() == [0.0, 0.0]
-    told_apart = count((gold * 1e-3 + 2).tolist(), gold.tolist())
-    assert AGGREGATE.of(told_apart)["pearson"] == pytest.approx(1.0)
-    assert AGGREGATE.collapsed(told_apart) == ""
-    assert AGGREGATE.collapsed(count([1.0], [2.0])) == ""
+    told_apart = example_stats((gold * 1e-3 + 2).tolist(), gold.tolist())
+    assert FROM_STATS.compute(told_apart)["pearson"] == pytest.approx(1.0)
+    assert FROM_STATS.collapsed(told_apart) == ""
+    assert FROM_STATS.collapsed(example_stats([1.0], [2.0])) == ""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from harness.records.record import Costs, Record, write_record
 
-CLASSIFIED = "harness_tasks.classification.counts.AGGREGATE"
+CLASSIFIED = "harness_tasks.classification.scoring.FROM_STATS"
 HOSTILE = "</script><script>window.broken=1</script><b class='hostile'>&amp;x"
 SYSTEMS = [
     ("glove", "frozen", 0.62),
@@ -40,7 +40,7 @@ def write(
     plain: dict[str, Any] = {
         "status": "complete", "task": "t", "encoder": "e", "strategy": "full", "metric": "accuracy",
         "seed": 0, "n_test": n, "test": {"accuracy": share}, "dev": {"accuracy": share},
-        "aggregate": CLASSIFIED, "parameters": 1000, "trained_parameters": 1000, "n_train": 500,
+        "metric_from_stats": CLASSIFIED, "parameters": 1000, "trained_parameters": 1000, "n_train": 500,
         "epoch": 2, "epochs": 3,
         "costs": Costs(train_seconds=2.0, encode_seconds=1.0, host="h"), "data": "d0",
         "versions": {"python": "3.11", "torch": "2.9"}, "git": {"commit": "0123456789abcdef", "dirty": False},

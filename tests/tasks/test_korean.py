@@ -18,7 +18,7 @@ from harness_tasks.regression import scoring
 from harness_tasks.regression.task import TextRegression
 from harness_tasks.tagging.characters import Characters
 from harness_tasks.tagging.schemes import entities
-from harness_tasks.tagging.scoring import macro_f1
+from harness_tasks.tagging.scoring import score_spans
 from harness_tasks.tagging.task import Tagging
 from tests.helpers.cells import make_cell
 from tests.helpers.tiny_fasttext import fasttext_file
@@ -156,8 +156,8 @@ def test_characters_are_checked(folder: Path) -> None:
 
 def test_macro_f1_leaves_out_what_is_outside() -> None:
     gold, predicted = [["B-A", "I-A", "O", "B-B"]], [["B-A", "O", "O", "O"]]
-    assert macro_f1(gold, predicted) == pytest.approx(1 / 3)
-    assert macro_f1([["O"]], [["O"]]) == 0
+    assert score_spans(gold, predicted, characters=True)["character_macro_f1"] == pytest.approx(1 / 3)
+    assert score_spans([["O"]], [["O"]], characters=True)["character_macro_f1"] == 0
 
 
 def test_correlations() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.data.statistics import load_metric
+from harness.errors import HarnessError
 from harness.leaderboard.stats.comparisons import Samples
 from harness.leaderboard.table.board import Table
 from harness.leaderboard.table.rows import Row
@@ -22,8 +24,6 @@ from harness.records.record import Record
 ROWS, EXAMPLES = 8, 20
 """Rows whose predictions are read; examples shown of each pair."""
 LONGEST_TEXT, LONGEST_LIST = 300, 80
-RIGHT = ("right", "exact_match")
-"""Counts that are 1 for a right answer."""
 COLUMNS = ("split", "id", "gold", "prediction", "tags")
 
 
@@ -76,7 +76,7 @@ def _read(row: Row, samples: Samples) -> Told | None:
         if folder is not None and (folder / PREDICTIONS).is_file():
             try:
                 return _load(folder, record, samples)
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, KeyError, HarnessError):
                 return None
     return None
 
@@ -92,9 +92,9 @@ def _load(folder: Path, record: Record, samples: Samples) -> Told:
     right = np.array([g == t for g, t in zip(gold, told, strict=True)])
     stored = samples.stored(record)
     if not isinstance(stored, str) and stored.ids == ids:
-        named = [name for name in RIGHT if name in stored.counts.names]
-        if named:
-            right = stored.counts.values[:, stored.counts.names.index(named[0])] > 0
+        from_stats = load_metric(record.metric_from_stats)
+        correct = from_stats.correct(stored.counts.values, stored.counts.names)
+        right = right if correct is None else correct
     return Told(ids, gold, told, [t or [] for t in tags], right, record.seed)
 
 

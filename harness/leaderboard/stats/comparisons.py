@@ -1,7 +1,7 @@
 """What is known of a row beyond its mean: the metric of each seed, recomputed on resampled predictions.
 
-Only ids, counts and, for slices, tags are read from ``predictions.parquet``; what a count means the task's
-aggregate knows, which the record names (:mod:`harness.data.statistics`). A row without counts has its mean and
+Only ids, counts and, for slices, tags are read from ``predictions.parquet``; the record names the
+:class:`harness.data.statistics.MetricFromStats` that computes scores from them. A row without counts has its mean and
 no interval, and the reason is kept.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.data.statistics import Aggregate, Counts, locate
+from harness.data.statistics import ExampleStats, MetricFromStats, load_metric
 from harness.errors import HarnessError
 from harness.leaderboard.stats.bootstrap import Spread, Weights, holm, of_difference, of_row
 from harness.leaderboard.table.configs import Configs
@@ -129,7 +129,7 @@ class Samples:
     def stored(self, record: Record, *, tags: bool = False) -> StoredCounts | str:
         """Counts of a record's test predictions, or why there are none."""
         folder = self.configs.folder(record)
-        if folder is None or not record.aggregate:
+        if folder is None or not record.metric_from_stats:
             return "its record keeps no counts"
         try:
             return read_counts(folder, tags=tags) or "no counts beside its record"
@@ -146,7 +146,7 @@ class Samples:
     ) -> Sample | str:
         """Scores of each record on all of its examples, or those ``chosen`` (N,) alone, and on resamples."""
         try:
-            aggregates = [locate(r.aggregate) for r in records]
+            metrics = [load_metric(r.metric_from_stats) for r in records]
         except HarnessError as e:
             return str(e)
         digests = {_digest(s.ids) for s in stored}
@@ -157,11 +157,11 @@ class Samples:
             return "fewer than two examples"
         if chosen is not None:
             sums = stored[0].counts.values[chosen].sum(axis=0)
-            if why := aggregates[0].undefined(sums, stored[0].counts.names, metric):
+            if why := metrics[0].undefined(sums, stored[0].counts.names, metric):
                 return f"{metric} says nothing here: {why}"
         scores, replicates = [], []
-        for record, aggregate, kept in zip(records, aggregates, stored, strict=True):
-            found = self._one(aggregate, kept.counts, metric=metric, chosen=chosen)
+        for record, from_stats, kept in zip(records, metrics, stored, strict=True):
+            found = self._one(from_stats, kept.counts, metric=metric, chosen=chosen)
             if found is None:
                 return f"{metric} is no sum over examples"
             score, own = found
@@ -176,22 +176,22 @@ class Samples:
             size,
             digests.pop(),
             tuple(r.seed for r in records),
-            aggregates[0].range(metric),
+            metrics[0].range(metric),
         )
 
     def _one(
-        self, aggregate: Aggregate, counts: Counts, *, metric: str, chosen: np.ndarray | None
+        self, from_stats: MetricFromStats, counts: ExampleStats, *, metric: str, chosen: np.ndarray | None
     ) -> tuple[float, np.ndarray] | None:
-        needed = aggregate.columns(metric, counts.names)
+        needed = from_stats.columns(metric, counts.names)
         if not needed:
             return None
         small = counts.with_names(needed)
         values = small.values if chosen is None else small.values[chosen]
-        score = aggregate.of(Counts(small.names, values))[metric]
+        score = from_stats.compute(ExampleStats(small.names, values))[metric]
         # whole sums stay exact in float32, and what is spread needs no more
         quick = values.astype(np.float32)
         parts = self.weights.chunks(len(values))
-        own = [aggregate.resampled(quick, small.names, part)[metric] for part in parts]
+        own = [from_stats.resampled(quick, small.names, part)[metric] for part in parts]
         return score, np.concatenate(own)
 
 

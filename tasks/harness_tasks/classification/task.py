@@ -14,13 +14,13 @@ import numpy as np
 from harness.data.files import by_role, is_none, locate
 from harness.data.splits import complete
 from harness.data.splits import limit as take
-from harness.data.statistics import Counts
+from harness.data.statistics import ExampleStats
 from harness.data.tables import Reading
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
-from harness_tasks.classification import counts, scoring
+from harness_tasks.classification import scoring
 from harness_tasks.classification.averaging import average_classes
 from harness_tasks.classification.columns import Columns, Labels, Names, target_columns
 from harness_tasks.classification.reader import Hub, Reader, Row, check_roles
@@ -75,7 +75,7 @@ class TextClassification:
     maximize = True
     truncate = True
     averaging = "the mean of the members' class probabilities"
-    aggregate = "harness_tasks.classification.counts.AGGREGATE"
+    metric_from_stats = "harness_tasks.classification.scoring.FROM_STATS"
     max_first: int | None = None
 
     def __init__(
@@ -182,11 +182,13 @@ class TextClassification:
         self._check_read()
         return average_classes(members, examples, labels=self.labels)
 
-    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`harness_tasks.classification.counts` and :class:`harness.task.Counted`."""
+    def example_stats(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> ExampleStats:
+        """See :func:`harness_tasks.classification.scoring.example_stats`."""
         scoring.check_complete(predictions, examples)
         gold, predicted = [e.gold for e in examples], [predictions[e.id].value for e in examples]
-        return counts.count(gold, predicted, positive=self.positive)
+        return scoring.example_stats(gold, predicted, positive=self.positive)
 
     def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""

@@ -12,14 +12,14 @@ import numpy as np
 from harness.data.files import is_none
 from harness.data.splits import complete
 from harness.data.splits import limit as take
-from harness.data.statistics import Counts
+from harness.data.statistics import ExampleStats
 from harness.data.tables import Reading
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from harness_tasks.classification.columns import Columns, Labels, Names
 from harness_tasks.classification.reader import Hub, Reader, Row
-from harness_tasks.regression import counts, scoring
+from harness_tasks.regression import scoring
 
 if TYPE_CHECKING:
     from harness.data.tokens import TokenizedWindow
@@ -46,7 +46,7 @@ class TextRegression:
 
     truncate = True
     max_first: int | None = None
-    aggregate = "harness_tasks.regression.counts.AGGREGATE"
+    metric_from_stats = "harness_tasks.regression.scoring.FROM_STATS"
     averaging = "the mean of the members' numbers"
 
     def __init__(
@@ -140,9 +140,12 @@ class TextRegression:
         """See :func:`harness_tasks.regression.scoring.score`."""
         return scoring.score(predictions, examples)
 
-    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`harness_tasks.regression.counts` and :class:`harness.task.Counted`."""
-        return counts.count([float(predictions[e.id].value) for e in examples], [e.gold for e in examples])
+    def example_stats(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> ExampleStats:
+        """See :func:`harness_tasks.regression.scoring.example_stats`."""
+        predicted = [float(predictions[e.id].value) for e in examples]
+        return scoring.example_stats(predicted, [e.gold for e in examples])
 
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]

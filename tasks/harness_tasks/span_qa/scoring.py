@@ -1,16 +1,18 @@
-"""Exact match and F1 of answers, by the published definitions, as fractions in [0, 1].
+"""Exact match and F1 of answers by the published definitions, as fractions in [0, 1], computed from
+per-question statistics (:mod:`harness.data.statistics`).
 
 SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1) and v2.0 (Rajpurkar, Jia & Liang 2018): an answer is
-lower-cased, loses every ASCII punctuation character (nothing takes its place), then the articles *a*, *an*,
-*the*, then surplus white space. F1 is over the bag of words; the best gold answer of a question counts; the
-score of a data set is the mean over its questions. The versions differ where nothing is left of an answer:
-v2.0 takes two empty answers for equal and leaves out gold answers of which nothing is left; v1.1 gives F1 = 0
-to them.
+lower-cased, all ASCII punctuation is deleted (not replaced by blanks), then the articles *a*, *an*, *the*,
+then surplus white space. F1 is over the bag of words; a question's score is the maximum over its gold answers;
+a data set's score is the mean over its questions. The versions differ for answers that are empty after
+normalisation: v2.0 counts two empty answers as equal and ignores empty gold answers; v1.1 scores them F1 = 0.
 
-KorQuAD 1.0 (Lim, Kim & Lee 2019) keeps articles, turns quotes and brackets into blanks and takes F1 over
+KorQuAD 1.0 (Lim, Kim & Lee 2019) keeps articles, replaces quotes and brackets by blanks and computes F1 over
 characters, so that a particle after a noun costs little: ``unit="char"``.
 
-This module imports no torch.
+Columns: ``n`` 1, ``exact_match`` 0 or 1, ``f1``; in data with unanswerable questions also ``HasAns_...`` and
+``NoAns_...`` of the questions with and without an answer; ``empty`` 1 when no answer is predicted. This module
+does not import torch.
 """
 
 from __future__ import annotations
@@ -20,7 +22,18 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from harness.data.statistics import ExampleStats, MetricFromStats, Scores, pick, ratio
+
 UNITS = ("word", "char")
+GROUPS = ("HasAns", "NoAns")
+COLUMNS: dict[str, tuple[str, str]] = {
+    "exact_match": ("exact_match", "n"),
+    "f1": ("f1", "n"),
+    **{f"{group}_{name}": (f"{group}_{name}", f"{group}_n") for group in GROUPS for name in ("exact", "f1")},
+}
+"""The column of each metric's sum and the column of its count."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -28,7 +41,7 @@ _QUOTES_AND_BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", 
 
 
 def normalize(answer: str, *, unit: str = "word") -> str:
-    """The form in which answers are compared."""
+    """Normalise an answer for comparison."""
     if unit == "char":
         bare = answer.translate(_QUOTES_AND_BRACKETS).lower().translate(_NO_PUNCTUATION)
     else:
@@ -37,32 +50,32 @@ def normalize(answer: str, *, unit: str = "word") -> str:
 
 
 def f1(prediction: str, gold: str, *, unit: str = "word", unanswerable: bool = False) -> float:
-    """Overlap of one prediction and one gold answer; see :func:`best` for the arguments."""
-    guess, truth = (_tokens(text, unit) for text in (prediction, gold))
-    if unanswerable and not (guess and truth):
-        return float(guess == truth)
-    same = sum((Counter(guess) & Counter(truth)).values())
-    if same == 0:
+    """F1 of one prediction against one gold answer; see :func:`best` for the arguments."""
+    predicted, expected = (_tokens(text, unit) for text in (prediction, gold))
+    if unanswerable and not (predicted and expected):
+        return float(predicted == expected)
+    overlap = sum((Counter(predicted) & Counter(expected)).values())
+    if overlap == 0:
         return 0.0
-    precision, recall = same / len(guess), same / len(truth)
+    precision, recall = overlap / len(predicted), overlap / len(expected)
     return 2 * precision * recall / (precision + recall)
 
 
 def best(
     prediction: str, golds: Sequence[str], *, unit: str = "word", unanswerable: bool = False
 ) -> tuple[float, float]:
-    """Exact match and F1 against the gold answer that fits best.
+    """Maximum exact match and maximum F1 over the gold answers.
 
     Args:
         prediction: the predicted text, ``""`` for no answer.
-        golds: gold texts; none when the question has no answer.
+        golds: gold texts; empty when the question has no answer.
         unit: ``word``, or ``char`` for KorQuAD's definition.
-        unanswerable: the data set has questions without an answer (SQuAD v2.0's rules).
+        unanswerable: the data set has questions without an answer (the rules of SQuAD v2.0).
     """
     if unanswerable:
         golds = [g for g in golds if normalize(g, unit=unit)] or [""]
-    guess = normalize(prediction, unit=unit)
-    exact = max(float(guess == normalize(g, unit=unit)) for g in golds)
+    predicted = normalize(prediction, unit=unit)
+    exact = max(float(predicted == normalize(g, unit=unit)) for g in golds)
     return exact, max(f1(prediction, g, unit=unit, unanswerable=unanswerable) for g in golds)
 
 
@@ -73,7 +86,7 @@ def per_question(
     unit: str = "word",
     unanswerable: bool = False,
 ) -> dict[str, tuple[float, float]]:
-    """Exact match and F1 by question id. A question without a prediction counts (0, 0), in both versions."""
+    """Exact match and F1 by question id. A question without a prediction scores (0, 0), in both versions."""
     return {
         key: best(predictions[key], texts, unit=unit, unanswerable=unanswerable)
         if key in predictions
@@ -82,28 +95,31 @@ def per_question(
     }
 
 
-def summary(
-    values: Mapping[str, tuple[float, float]],
-    golds: Mapping[str, Sequence[str]],
+def example_stats(
+    values: Sequence[tuple[float, float]],
     *,
+    answered: Sequence[bool],
+    empty: Sequence[bool],
     unanswerable: bool = False,
-) -> dict[str, float]:
-    """Means over all questions, and with ``unanswerable`` over those with and without an answer apart.
+) -> ExampleStats:
+    """Statistics of N questions.
 
-    Returns:
-        ``exact_match`` and ``f1``; for v2 also ``HasAns_exact``, ``HasAns_f1``, ``NoAns_exact`` and
-        ``NoAns_f1``, each only when there is such a question.
+    Args:
+        values: exact match and F1.
+        answered: whether the question has an answer.
+        empty: whether no answer is predicted.
+        unanswerable: the data set has questions without an answer: add the columns of :data:`GROUPS`, each
+            only when there is such a question.
     """
-    scores = {"exact_match": _mean(values, golds, 0), "f1": _mean(values, golds, 1)}
-    if unanswerable:
-        for name, keys in (
-            ("HasAns", [k for k, texts in golds.items() if texts]),
-            ("NoAns", [k for k, texts in golds.items() if not texts]),
-        ):
-            if keys:
-                scores[f"{name}_exact"] = _mean(values, keys, 0)
-                scores[f"{name}_f1"] = _mean(values, keys, 1)
-    return scores
+    table = np.array(values, dtype=np.float64).reshape(-1, 2)
+    has = np.array(answered, dtype=np.float64)[:, None]
+    names, columns = ["n", "exact_match", "f1", "empty"], [np.ones_like(has), table]
+    columns.append(np.array(empty, dtype=np.float64)[:, None])
+    for group, member in zip(GROUPS, (has, 1 - has), strict=True):
+        if unanswerable and member.any():
+            names += [f"{group}_n", f"{group}_exact", f"{group}_f1"]
+            columns += [member, member * table]
+    return ExampleStats(tuple(names), np.hstack(columns))
 
 
 def _tokens(answer: str, unit: str) -> list[str]:
@@ -111,7 +127,25 @@ def _tokens(answer: str, unit: str) -> list[str]:
     return words if unit == "word" else [c for word in words for c in word]
 
 
-def _mean(
-    values: Mapping[str, tuple[float, float]], keys: Sequence[str] | Mapping[str, object], which: int
-) -> float:
-    return sum(values[k][which] for k in keys) / len(keys) if keys else 0.0
+def _columns(metric: str, names: Sequence[str]) -> list[str]:
+    needed = list(COLUMNS.get(metric, ()))
+    return needed if set(needed) <= set(names) else []
+
+
+def _scores(sums: np.ndarray, names: Sequence[str]) -> Scores:
+    return {
+        metric: ratio(*pick(sums, names, *pair)) for metric, pair in COLUMNS.items() if {*pair} <= {*names}
+    }
+
+
+def _degenerate(sums: np.ndarray, names: Sequence[str]) -> str:
+    """Every prediction is empty although not every answer is."""
+    n, empty, unanswered = pick(sums, names, "n", "empty", "NoAns_n")
+    return "predicts no answer" if n > 0 and empty == n and unanswered < n else ""
+
+
+def _correct(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    return pick(values, names, "exact_match")[0] > 0
+
+
+FROM_STATS = MetricFromStats(_scores, _columns, degenerate=_degenerate, correct=_correct)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.data.statistics import Counts
+from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
-from harness_tasks.span_qa import counts
 from harness_tasks.span_qa.averaging import average_spans
 from harness_tasks.span_qa.data import Source, read_splits
-from harness_tasks.span_qa.scoring import UNITS, per_question, summary
+from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_question
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class SpanQA:
     """
 
     maximize = True
-    aggregate = "harness_tasks.span_qa.counts.AGGREGATE"
+    metric_from_stats = "harness_tasks.span_qa.scoring.FROM_STATS"
     averaging = "the mean of the members' probabilities of spans, softmax over those that each kept"
     n_texts = 2
     truncate = False
@@ -175,16 +174,18 @@ class SpanQA:
         Raises:
             HarnessError: an example has no prediction.
         """
-        values = {k: (v["exact_match"], v["f1"]) for k, v in self.per_example(predictions, examples).items()}
-        return summary(values, _golds(examples), unanswerable=self.unanswerable)
+        return FROM_STATS.compute(self.example_stats(predictions, examples))
 
-    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`harness_tasks.span_qa.counts` and :class:`harness.task.Counted`."""
+    def example_stats(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> ExampleStats:
+        """See :func:`harness_tasks.span_qa.scoring.example_stats`."""
         values = self.per_example(predictions, examples)
-        return counts.count(
+        return example_stats(
             [(values[e.id]["exact_match"], values[e.id]["f1"]) for e in examples],
-            answered=[bool(e.gold["answers"]) or not self.unanswerable for e in examples],
+            answered=[bool(e.gold["answers"]) for e in examples],
             empty=[not str(predictions[e.id].value).strip() for e in examples],
+            unanswerable=self.unanswerable,
         )
 
     def _without_answer(self, row: TokenizedWindow) -> dict[str, np.ndarray]:

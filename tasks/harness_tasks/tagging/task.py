@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from harness.data.files import by_role
 from harness.data.splits import complete
 from harness.data.splits import limit as take
-from harness.data.statistics import Counts
+from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
-from harness_tasks.tagging import counts
 from harness_tasks.tagging.averaging import average_labels
 from harness_tasks.tagging.characters import Characters
 from harness_tasks.tagging.columns import Layout, Sentence
 from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
-from harness_tasks.tagging.scoring import macro_f1, score_spans, score_tokens
+from harness_tasks.tagging.scoring import example_stats, score_spans, score_tokens
 from harness_tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class Tagging:
     n_texts = 1
     truncate = False
     maximize = True
-    aggregate = "harness_tasks.tagging.counts.AGGREGATE"
+    metric_from_stats = "harness_tasks.tagging.scoring.FROM_STATS"
     averaging = "the mean of the members' label probabilities, word by word"
     max_first: int | None = None
 
@@ -222,16 +221,17 @@ class Tagging:
         gold, predicted = self._label_pairs(predictions, examples)
         if self.scheme == "none":
             return score_tokens(gold, predicted)
-        scores = score_spans(gold, predicted, words=[self._surface(e) for e in examples])
-        if self._characters is not None:
-            scores[CHARACTER_METRIC] = macro_f1(gold, predicted)
+        words, characters = [self._surface(e) for e in examples], self._characters is not None
+        scores = score_spans(gold, predicted, words=words, characters=characters)
         return {self.metric: 0.0, **scores}  # a type that neither side holds has an F1 of 0
 
-    def counts(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> Counts:
-        """See :mod:`harness_tasks.tagging.counts` and :class:`harness.task.Counted`."""
+    def example_stats(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> ExampleStats:
+        """See :func:`harness_tasks.tagging.scoring.example_stats`."""
         gold, predicted = self._label_pairs(predictions, examples)
-        spans, labels = self.scheme != "none", self._characters is not None
-        return counts.count(gold, predicted, spans=spans, labels=labels)
+        spans, characters = self.scheme != "none", self._characters is not None
+        return example_stats(gold, predicted, spans=spans, characters=characters)
 
     def _label_pairs(
         self, predictions: Mapping[str, Prediction], examples: Sequence[Example]

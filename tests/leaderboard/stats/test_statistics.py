@@ -25,7 +25,7 @@ from harness.leaderboard.table.rows import Row
 from harness.leaderboard.views.view import p_text
 from harness.records.record import Costs, Record, write_record
 
-AGGREGATE = "harness_tasks.classification.counts.AGGREGATE"
+AGGREGATE = "harness_tasks.classification.scoring.FROM_STATS"
 
 
 def cell(
@@ -43,7 +43,7 @@ def cell(
     plain: dict[str, Any] = {
         "status": "complete", "task": task, "encoder": encoder, "strategy": "full", "cell": f"cell-{encoder}",
         "metric": "accuracy", "n_test": n, "test": {"accuracy": score}, "dev": {"accuracy": score},
-        "aggregate": AGGREGATE, "costs": Costs(train_seconds=2.0, host="h"), "parameters": 1000,
+        "metric_from_stats": AGGREGATE, "costs": Costs(train_seconds=2.0, host="h"), "parameters": 1000,
         "trained_parameters": 1000,
     }  # fmt: skip
     record = Record(**(plain | given), seed=seed)
@@ -169,14 +169,14 @@ def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.Capture
 def test_records_without_counts_have_a_mean_and_say_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cell(tmp_path, np.array([True, False]), aggregate="")
-    cell(tmp_path, np.array([True, True]), encoder="f", aggregate="os.system")
+    cell(tmp_path, np.array([True, False]), metric_from_stats="")
+    cell(tmp_path, np.array([True, True]), encoder="f", metric_from_stats="os.system")
     found = board(tmp_path, capsys)["rows"]
     assert [row["ci_low"] for row in found] == [None, None]
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "1 of 2 rows without an interval: its record keeps no counts" in out
-    assert "os.system: is no harness.data.statistics.Aggregate" in out
+    assert "os.system: is not a harness.data.statistics.MetricFromStats" in out
 
 
 def test_predictions_that_contradict_their_record_give_no_interval(
@@ -355,14 +355,14 @@ def test_p_values_and_rows_that_no_test_reached_are_shown_as_such() -> None:
 
 
 def test_a_slice_without_an_entity_has_no_f1() -> None:
-    from harness_tasks.tagging.counts import AGGREGATE, count
+    from harness_tasks.tagging.scoring import FROM_STATS, example_stats
 
-    plain = count([["O", "O"]], [["O", "O"]])
-    some = count([["B-PER", "O"]], [["O", "O"]])
+    plain = example_stats([["O", "O"]], [["O", "O"]])
+    some = example_stats([["B-PER", "O"]], [["O", "O"]])
     for metric in ("span_f1", "strict_span_f1", "span_recall", "f1/PER"):
-        assert AGGREGATE.undefined(plain.values.sum(0), plain.names, metric)
-        assert not AGGREGATE.undefined(some.values.sum(0), some.names, metric)
-    assert not AGGREGATE.undefined(plain.values.sum(0), plain.names, "token_accuracy")
+        assert FROM_STATS.undefined(plain.values.sum(0), plain.names, metric)
+        assert not FROM_STATS.undefined(some.values.sum(0), some.names, metric)
+    assert not FROM_STATS.undefined(plain.values.sum(0), plain.names, "token_accuracy")
 
 
 def test_two_examples_are_no_certainty(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness_tasks.tagging.scoring import prf, score_spans, score_tokens, span_counts, surface_f1
+from harness_tasks.tagging.scoring import f1, score_spans, score_tokens, span_counts, surface_f1
 
 LABELS = ["O", "B-A", "I-A", "B-B", "I-B", "B-c-d", "I-c-d"]
 
@@ -59,7 +59,7 @@ def test_counts_by_example_add_up() -> None:
     predicted = [["B-A", "B-A", "O"], ["B-B"], ["B-A", "I-A"]]
     counts = span_counts(gold, predicted)
     assert counts.tolist() == [[1, 2, 2], [0, 1, 0], [1, 1, 1]]
-    assert score_spans(gold, predicted)["span_f1"] == prf(*counts.sum(axis=0).tolist())[2]
+    assert score_spans(gold, predicted)["span_f1"] == f1(*counts.sum(axis=0))
 
 
 def test_surface_forms_count_once() -> None:
