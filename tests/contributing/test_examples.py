@@ -1,0 +1,112 @@
+"""The examples of CONTRIBUTING.md work exactly as printed, in a folder outside the checkout."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+def section(title: str) -> str:
+    """The text of one ``##`` section."""
+    _, _, rest = GUIDE.partition(f"\n## {title}\n")
+    assert rest, f"CONTRIBUTING.md has no section {title!r}"
+    return rest.partition("\n## ")[0]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty project folder with the package ``my_parts`` and commands ``harness`` and ``python``."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, command in (("python", sys.executable), ("harness", f"{sys.executable} -m harness")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (commands / name).chmod(0o755)
+    (tmp_path / "my_parts").mkdir()
+    (tmp_path / "my_parts" / "__init__.py").touch()
+    return tmp_path
+
+
+def follow(title: str, project: Path) -> str:
+    """Write the section's files, run its commands in order, and return their output."""
+    output = ""
+    paths = [project, ROOT, ROOT / "tasks", ROOT / "harness" / "plugins"]
+    environment = {
+        **os.environ,
+        "PATH": f"{project / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "HARNESS_CACHE": str(project / "cache"),
+    }
+    for language, name, text in FENCE.findall(section(title)):
+        if name:
+            path = project / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif language == "sh":
+            command = ["bash", "-euo", "pipefail", "-c", text]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=240, cwd=project, env=environment
+            )
+            assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+            output += done.stdout
+    return output
+
+
+def complete_record(project: Path) -> dict[str, object]:
+    """The only record below ``results``; it is complete and has a finite score."""
+    (path,) = (project / "results").rglob("record.json")
+    record = json.loads(path.read_text())
+    assert record["status"] == "complete"
+    assert math.isfinite(record["test"][record["metric"]])
+    assert isinstance(record, dict)
+    return record
+
+
+def write_labelled_texts(folder: Path) -> None:
+    """Texts whose labels can be read off their words."""
+    draw = random.Random(0)
+    topics = {"farm": ["cow", "field", "barn"], "sea": ["ship", "wave", "harbour"]}
+    for role, n in (("train", 80), ("dev", 30), ("test", 30)):
+        with (folder / f"{role}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "labels"])
+            for _ in range(n):
+                labels = [topic for topic in topics if draw.random() < 0.5]
+                words = ["the", "old", "man", *(draw.choice(topics[t]) for t in labels for _ in range(2))]
+                draw.shuffle(words)
+                writer.writerow([" ".join(words), "|".join(labels)])
+
+
+def test_an_encoder_family_can_be_added(project: Path) -> None:
+    np.save(project / "table.npy", np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32))
+    output = follow("Add an encoder family", project)
+    assert "(2, 32)" in output
+    assert complete_record(project)["encoder"] == "hashed"
+
+
+def test_a_strategy_can_be_added(project: Path) -> None:
+    output = follow("Add a strategy", project)
+    assert "top_down" in output
+    assert complete_record(project)["strategy"] == "top_down"
+
+
+def test_a_task_kind_can_be_added(project: Path) -> None:
+    write_labelled_texts(project)
+    output = follow("Add a task kind", project)
+    record = complete_record(project)
+    assert record["kind"] == "multi_label"
+    assert "micro_f1" in output
+    assert re.search(r"0\.\d+ to 0\.\d+", output), "the leaderboard shows a confidence interval"
