@@ -38,10 +38,10 @@ from fastai.text.models.awdlstm import AWD_LSTM, awd_lstm_clas_config, awd_lstm_
 from fastai.text.models.core import get_language_model, get_text_classifier, masked_concat_pool
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, pool
 from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, load, load_language_model, write_fastai
 from harness.encoders.awd_lstm.fastai_rules import BOS, fastai_tokens
-from harness.encoders.base import WindowOptions
 
 SPECIALS = ["xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj"]
 PAD = 1

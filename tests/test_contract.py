@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from harness.data.text import Example, Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, owned_word_states
-from harness.encoders.base import Encoder, WindowOptions
+from harness.encoders.base import Encoder
 from harness.records.predictions import read_predictions
 from harness.strategies.strategy import Strategy
 from harness.training.assemble import Assembly, assemble

@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.adaptation.job import Job, Told
 from harness.adaptation.trainer import Continued, continue_training, usual_recipe
-from harness.encoders.elmo.files import WEIGHTS, files
+from harness.encoders.elmo.files import WEIGHTS, elmo_files
 from harness.errors import HarnessError
 from harness.pretraining.base import HeldOut
 from harness.pretraining.objectives.bilm import FULL_MOST, LONGEST, BiLMObjective, Line
@@ -86,7 +86,7 @@ class ElmoTexts(BiLMObjective, Continued):
         """Words, weights and file of the softmax beside the encoder's weights."""
         from safetensors.torch import load_file
 
-        folder = files(self.job.encoder, self.job.cache_dir)[WEIGHTS].parent
+        folder = elmo_files(self.job.encoder, self.job.cache_dir)[WEIGHTS].parent
         if not (folder / SOFTMAX).is_file() or not (folder / VOCABULARY).is_file():
             return None
         try:

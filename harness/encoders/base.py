@@ -1,82 +1,35 @@
-"""What every encoder is: a tokenizer, a forward pass over tokens, and a description of its own parts."""
+"""Interface of the encoders: a tokenizer, a forward pass over tokens, and a description of the parts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 from torch import nn
 
-from harness.data.text import Text
-from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
+from harness.data.tokenizer import Tokenizer
+from harness.data.tokens import EncoderOutput, TokenBatch
 
 Group = tuple[str, list[nn.Parameter]]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowOptions:
-    """How a text that is longer than the encoder's reach is cut.
-
-    Attributes:
-        max_length: most tokens of a row, special ones included; None = no limit.
-        stride: tokens of text that neighbouring windows share (>= 0, less than the room for text).
-        truncate: keep the first window only (classification) and count what was cut.
-        max_first: most tokens of the first text of a joint pair before the second is windowed (questions).
-    """
-
-    max_length: int | None = None
-    stride: int = 64
-    truncate: bool = False
-    max_first: int | None = None
-
-
-class Tokenizer(Protocol):
-    """Turns texts into rows of tokens.
-
-    ``pad`` gives the fill value of each input (:meth:`TokenBatch.collate`).
-    """
-
-    @property
-    def pad(self) -> Mapping[str, float]: ...
-
-    def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
-        """Windows of each text, at least one each (also for an empty text)."""
-        ...
-
-    def tokenize_pairs(
-        self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
-    ) -> list[list[TokenizedWindow]]:
-        """Windows of each pair as one sequence with separators; only when the encoder takes joint pairs.
-
-        With ``windowing.truncate`` the longer text is shortened first (never a special token). Otherwise the
-        second text is windowed, the first repeated in each window.
-
-        Raises:
-            HarnessError: the first text leaves no room for the second; the message quotes it.
-        """
-        ...
-
-    def coverage(self) -> dict[str, float]:
-        """Counts over everything tokenised so far, such as ``words``, ``words_known``, ``types_known``,
-        ``unknown_tokens``, ``texts_cut``; they go to the record."""
-        ...
+"""Name and parameters of a layer group."""
 
 
 class Encoder(nn.Module):
     """A pretrained (or randomly initialised) encoder.
 
     Attributes:
-        name: as in the configuration.
-        hidden_size: H, the width of its states.
-        num_layers: L, layers above the embeddings; 0 for a table.
-        max_length: longest row it can take, special tokens included; None = any.
-        pooling: its natural summary of a row (see :func:`harness.data.tokens.pool`).
-        pairs: ``joint`` or ``separate``, how it naturally takes two texts.
-        has_pooler: its checkpoint brings a pretrained summary of a row (:attr:`EncoderOutput.pooler_output`).
-        tokenizer: see :class:`Tokenizer`.
+        name: name in the configuration.
+        hidden_size: H, width of the states.
+        num_layers: L, number of layers above the embeddings; 0 for an embedding table.
+        max_length: maximum row length, special tokens included; None = no limit.
+        pooling: default pooling of a row into one vector (see :func:`harness.data.tokens.pool`).
+        pairs: default treatment of text pairs, ``joint`` or ``separate``.
+        has_pooler: whether the checkpoint contains a pretrained pooler
+            (:attr:`~harness.data.tokens.EncoderOutput.pooler_output`).
+        stateful: whether row k of a batch starts from the final state of row k of the previous batch; None for
+            encoders that have no state between batches.
+        tokenizer: see :class:`~harness.data.tokenizer.Tokenizer`.
     """
 
     name: str
@@ -86,27 +39,30 @@ class Encoder(nn.Module):
     pooling: str
     pairs: str
     has_pooler: bool = False
+    stateful: bool | None = None
     tokenizer: Tokenizer
 
     @abstractmethod
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
-        """States (B, S, H) of the tokens; with ``all_layers`` also ``layers`` (L + 1, B, S, H)."""
+        """Compute the states (B, S, H) and, with ``all_layers``, ``hidden_states`` (L + 1, B, S, H)."""
 
     @abstractmethod
     def layer_groups(self) -> list[Group]:
-        """Named groups from bottom to top, [0] the embeddings: an exact partition of the parameters."""
+        """Return named groups from bottom to top, [0] the embeddings: an exact partition of the parameters."""
 
     @abstractmethod
     def embedding_encoder(self) -> Encoder:
-        """The input embedding table alone, with the same tokenizer: context-free, L = 0."""
+        """Return the input embedding table alone, with the same tokenizer: context-free, L = 0."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Hex digest of weights, tokenizer and options: keys every cache, enters the cell id."""
+        """Return the hex digest of weights, tokenizer and options, used as cache key and in the cell id."""
 
     def gradient_checkpointing(self) -> None:
-        """Trade time for memory where the architecture allows it (non-reentrant, so that frozen bottom
-        layers do not cut the gradient); a no-op elsewhere."""
+        """Trade time for memory where the architecture supports it; otherwise a no-op.
+
+        Non-reentrant, so that frozen bottom layers do not block the gradient.
+        """
 
     def encode(
         self,
@@ -115,22 +71,22 @@ class Encoder(nn.Module):
         *,
         batch_size: int = 32,
     ) -> list[np.ndarray]:
-        """Vectors of words, without gradient, in eval mode (the mode it was in comes back).
+        """Compute word vectors, without gradients and in eval mode (the previous mode is restored).
 
         Args:
-            sentences: strings, which the common word splitter splits, or lists of words.
-            layers: ``top``, ``all`` L + 1 layers, [0] the embeddings, the number of one, or a list of them.
-            batch_size: windows a forward pass; sorted by length inside, which changes only rounding.
+            sentences: strings, which the shared word splitter splits, or lists of words.
+            layers: ``top``, ``all`` (L + 1 layers, [0] the embeddings), a layer number, or a list of numbers.
+            batch_size: windows per forward pass; windows are sorted by length, which changes only rounding.
 
         Returns:
-            one float32 array a sentence, in their order: (words, H), or (L + 1, words, H) for ``all``, (K,
-            words, H) for a list. A word is the mean over its tokens; long sentences are read in windows and
-            every word has a vector; a word that the tokenizer deletes has zeros; an empty sentence gives
-            (0, H).
+            One float32 array per sentence, in input order: (words, H), or (L + 1, words, H) for ``all``, (K,
+            words, H) for a list. A word vector is the mean over the word's tokens. Long sentences are split into
+            windows, and every word gets a vector; a word that the tokenizer deletes gets zeros; an empty
+            sentence gives (0, H).
 
         Raises:
-            HarnessError: ``sentences`` is one string, or holds what is not text.
+            HarnessError: ``sentences`` is a single string, or contains values that are not text.
         """
-        from harness.encoders.loading import encode
+        from harness.encoders.encode import encode
 
         return encode(self, sentences, layers=layers, batch_size=batch_size)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
-from harness.encoders.base import WindowOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,17 +73,15 @@ class Family:
 LR = 1e-4
 """With which Gururangan et al. 2020 adapt RoBERTa, in steps of 256 texts (the command they published)."""
 FAMILIES = {
-    "harness.encoders.transformer.bert.load": Family(
+    "harness.encoders.transformer.load_bert": Family(
         "harness.adaptation.masked_lm", "masked language model", None, 32
     ),
-    "harness.encoders.transformer.gpt.load": Family(
+    "harness.encoders.transformer.load_gpt": Family(
         "harness.adaptation.causal_lm", "causal language model", None, 32
     ),
     # rate and batch: Howard & Ruder 2018, section 4.1
-    "harness.encoders.awd_lstm.encoder.load": Family(
-        "harness.adaptation.awd_lstm", "language model", 4e-3, 64
-    ),
-    "harness.encoders.elmo.encoder.load": Family(
+    "harness.encoders.awd_lstm.load": Family("harness.adaptation.awd_lstm", "language model", 4e-3, 64),
+    "harness.encoders.elmo.load": Family(
         "harness.adaptation.elmo",
         "bidirectional language model",
         None,
@@ -91,15 +89,13 @@ FAMILIES = {
         beside=("softmax.safetensors", "vocabulary.txt"),
     ),
     # the rate with which word2vec starts
-    "harness.encoders.static.encoder.load": Family(
-        "harness.adaptation.word_vectors", "skip-gram", 0.025, None
-    ),
-    "harness.encoders.fasttext.encoder.load": Family("harness.adaptation.subwords", "skip-gram", 0.025, None),
+    "harness.encoders.static.load": Family("harness.adaptation.word_vectors", "skip-gram", 0.025, None),
+    "harness.encoders.fasttext.load": Family("harness.adaptation.subwords", "skip-gram", 0.025, None),
 }
 """By the encoder's ``_target_``."""
 COMPOUND: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]] = {
-    "harness.encoders.concat.encoder.load": lambda c: the_members(c.get("members")),
-    "harness.encoders.awd_lstm.bidirectional.load": lambda c: the_directions(c.get("members"), c.get("path")),
+    "harness.encoders.concat.load": lambda c: the_members(c.get("members")),
+    "harness.encoders.awd_lstm.load_bidirectional": lambda c: the_directions(c.get("members"), c.get("path")),
 }
 """Encoders that are made of others: each of these is adapted by itself."""
 
@@ -213,7 +209,7 @@ def reason_against(encoder: Mapping[str, Any]) -> str | None:
 
 def _replaced_tokens(encoder: Mapping[str, Any]) -> bool:
     """Whether a transformer is ELECTRA's discriminator, by its ``config.json``."""
-    if encoder.get("_target_") != "harness.encoders.transformer.bert.load":
+    if encoder.get("_target_") != "harness.encoders.transformer.load_bert":
         return False
     try:
         folder = local_folder(encoder.get("path"), Path())

@@ -18,8 +18,9 @@ from harness.core.cache import Store
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
 from harness.core.instantiate import build
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
-from harness.encoders.base import Encoder, WindowOptions
+from harness.encoders.base import Encoder
 from harness.errors import HarnessError
 from harness.processes.devices import autocast_type, pick_device
 from harness.records.cell import Cell

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
-from harness.encoders.base import Encoder, Group, WindowOptions
+from harness.encoders.base import Encoder, Group
 from harness.errors import HarnessError
 from harness.training.sequences import Sequences
 

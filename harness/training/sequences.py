@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.data.text import Example, Text
+from harness.data.tokenizer import Tokenizer, WindowOptions
 from harness.data.tokens import TokenizedWindow
-from harness.encoders.base import Tokenizer, WindowOptions
 
 Sequence_ = tuple[Text, ...]
 

@@ -180,7 +180,7 @@ def test_what_cannot_be_continued_is_skipped_with_the_reason(tmp_path: Path) -> 
     )
     assert reason_against(electra.config["encoder"]) is None, "a generator is a masked language model"
     assert "compressed" in str(
-        reason_against({"_target_": "harness.encoders.fasttext.encoder.load", "path": "a.ftz"})
+        reason_against({"_target_": "harness.encoders.fasttext.load", "path": "a.ftz"})
     )
     own = reason_against({"_target_": "mine.load", "name": "mine"})
     assert own is not None

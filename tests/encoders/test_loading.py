@@ -60,7 +60,7 @@ def test_encode_all_layers_and_modes(vectors: Path) -> None:
     (out,) = enc.encode(["the cat"], layers="all")
     assert out.shape == (1, 2, 2)
     assert enc.training
-    with pytest.raises(HarnessError, match="top, all, or numbers"):
+    with pytest.raises(HarnessError, match="top, all, or layer numbers"):
         enc.encode(["x"], layers="al")
     with pytest.raises(HarnessError, match=r"encoder\.layers=mix"):
         enc.encode(["x"], layers="mix")

@@ -28,7 +28,7 @@ CODE_VERSION = 1
 """Raised when the same members give other states; part of the fingerprint."""
 
 
-def load(
+def load_bidirectional(
     *,
     name: str,
     members: Mapping[str, Any],

@@ -162,7 +162,7 @@ def read_vocabulary(path: Path) -> list[str]:
     return list(words)
 
 
-def bi_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+def bidirectional_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
     """The files of both directions, by ``forward.role`` and ``backward.role``.
 
     Raises:

@@ -18,11 +18,11 @@ from functools import lru_cache
 import numpy as np
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
 from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
-from harness.encoders.base import WindowOptions
 from harness.errors import HarnessError
 
 _OLD_NAMES = {UNKNOWN: "_unk_", PAD: "_pad_", BOS: "xbos", UP: "t_up", REP: "tk_rep", WREP: "tk_wrep"}

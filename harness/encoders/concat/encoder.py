@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from harness.core.fingerprint import data_fingerprint
 from harness.core.instantiate import build
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow, word_states
-from harness.encoders.base import Encoder, Group, WindowOptions
+from harness.encoders.base import Encoder, Group
 from harness.encoders.concat.files import the_members
 from harness.encoders.concat.packing import pack, unpack
 from harness.encoders.word_rows import WordWindow, cut, word_rows

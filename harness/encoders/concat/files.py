@@ -10,7 +10,7 @@ from harness.core.instantiate import locate
 from harness.errors import HarnessError
 
 
-def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+def member_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
     """The files of every member, by ``member.role``.
 
     Raises:

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
-from harness.encoders.base import WindowOptions
 from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError

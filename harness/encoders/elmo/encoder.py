@@ -25,7 +25,7 @@ from harness.core.fingerprint import data_fingerprint
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder, Group
 from harness.encoders.elmo.characters import CharacterEncoder, ElmoTokenizer, boundary_ids
-from harness.encoders.elmo.files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, files, read_options
+from harness.encoders.elmo.files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, elmo_files, read_options
 from harness.encoders.elmo.lstm import BiLSTMLayer, Packing, State
 from harness.encoders.elmo.weights import read_weights, write
 from harness.errors import HarnessError
@@ -58,7 +58,7 @@ def load(
     Raises:
         HarnessError: files that are missing, that cannot be read, or that are not of one model.
     """
-    found = _find({"name": name, "path": path, "files": files, "url": url}, cache_dir)
+    found = elmo_files({"name": name, "path": path, "files": files, "url": url}, cache_dir)
     options = read_options(found[OPTIONS])
     number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
     if dropout is not None and not (number and 0 <= dropout < 1):
@@ -66,9 +66,6 @@ def load(
     rate = options.dropout if dropout is None else float(dropout)
     weights = None if random_init else read_weights(found[WEIGHTS], options)
     return ElmoEncoder(options, weights, name=name, dropout=rate)
-
-
-_find = files
 
 
 class ElmoEncoder(Encoder):

@@ -120,7 +120,7 @@ def shapes(options: ElmoOptions) -> dict[str, tuple[int, ...]]:
     return out
 
 
-def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+def elmo_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
     """``_files_`` of ELMo: ``options`` and ``weights``.
 
     Args:

@@ -19,15 +19,13 @@ from torch import nn
 
 from harness.core.fingerprint import data_fingerprint
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
-from harness.encoders.base import Encoder, Group, WindowOptions
-from harness.encoders.download import single_file as files
+from harness.encoders.base import Encoder, Group
 from harness.encoders.download import the_file
 from harness.encoders.static.vectors import VectorTable, describe, open_vectors
 from harness.encoders.word_rows import WordWindow, cut, word_rows
 from harness.errors import HarnessError
-
-__all__ = ["StaticEncoder", "WordTokenizer", "files", "load"]
 
 CODE_VERSION = 1
 """Raised when the same file and options give other states; part of the fingerprint."""

@@ -13,7 +13,7 @@ from harness.encoders.transformer.checkpoint import load_transformer
 from harness.encoders.transformer.encoder import TransformerEncoder
 
 
-def load(*, name: str, path: str | None, random_init: bool, cache_dir: Path) -> TransformerEncoder:
+def load_bert(*, name: str, path: str | None, random_init: bool, cache_dir: Path) -> TransformerEncoder:
     """An encoder-only checkpoint by directory or hub name.
 
     Raises:

@@ -18,7 +18,7 @@ from harness.errors import HarnessError, did_you_mean
 FRAMES = ("pairs", "all")
 
 
-def load(
+def load_gpt(
     *, name: str, path: str | None, random_init: bool, cache_dir: Path, frame: str = "pairs"
 ) -> TransformerEncoder:
     """A decoder-only checkpoint by directory or hub name.

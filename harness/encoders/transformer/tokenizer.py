@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
-from harness.encoders.base import WindowOptions
 from harness.encoders.transformer.template import END, ID, SEGMENT, START, TYPE, WORD, Template, plain
 from harness.errors import HarnessError
 

@@ -14,11 +14,12 @@ from torch import nn
 
 import harness
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, pool, pooled_size, word_states
 from harness.encoders.awd_lstm.bidirectional import BiAwdLstmEncoder
 from harness.encoders.awd_lstm.encoder import AwdLstmEncoder, load, load_language_model
 from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, WeightDropLSTM
-from harness.encoders.base import Encoder, WindowOptions
+from harness.encoders.base import Encoder
 from harness.errors import HarnessError
 from tests.helpers.tiny_awd_lstm import make_awd_lstm, make_both, tiny_lm, vocabulary
 
@@ -370,7 +371,7 @@ def test_named_configurations_are_whole(name: str) -> None:
 
 def test_beside_other_encoders_it_is_pooled_to_words(tmp_path: Path) -> None:
     folder = make_awd_lstm(tmp_path)
-    member = {"_target_": "harness.encoders.awd_lstm.encoder.load", "name": "x", "path": str(folder)}
+    member = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder)}
     joined = harness.load_encoder("concat", cache_dir=tmp_path, members={"one": member, "two": member})
     joined.restrict(["zebra"])  # type: ignore[operator]
     single = harness.load_encoder("ulmfit", folder, cache_dir=tmp_path)

@@ -18,7 +18,7 @@ import torch
 import harness
 from harness.encoders.awd_lstm.checkpoint import read_checkpoint, read_tensors
 from harness.encoders.awd_lstm.encoder import load, load_language_model, write_fastai, write_model
-from harness.encoders.awd_lstm.files import awd_lstm_files, bi_files, read_vocabulary
+from harness.encoders.awd_lstm.files import awd_lstm_files, bidirectional_files, read_vocabulary
 from harness.errors import HarnessError
 from tests.helpers.tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
 
@@ -139,13 +139,13 @@ def test_files_of_both_directions(tmp_path: Path) -> None:
     make_both(tmp_path)
     member = {"_target_": "x", "path": None}
     members = {"forward": member, "backward": dict(member)}
-    found = bi_files({"members": members, "path": tmp_path}, tmp_path)
+    found = bidirectional_files({"members": members, "path": tmp_path}, tmp_path)
     assert found["backward.weights"] == tmp_path / "backward" / "model.safetensors"
     assert set(found) == {
         f"{d}.{r}" for d in ("forward", "backward") for r in ("weights", "vocabulary", "options")
     }
     with pytest.raises(HarnessError, match=r"members\.backward"):
-        bi_files({"members": {"forward": member}, "path": tmp_path}, tmp_path)
+        bidirectional_files({"members": {"forward": member}, "path": tmp_path}, tmp_path)
     with pytest.raises(HarnessError, match=r"one of each is wanted"):
         harness.load_encoder(
             "ulmfit_bi", tmp_path, cache_dir=tmp_path, members=_members(tmp_path, back=False)
@@ -153,7 +153,7 @@ def test_files_of_both_directions(tmp_path: Path) -> None:
 
 
 def _members(folder: Path, *, back: bool) -> dict[str, Any]:
-    one = {"_target_": "harness.encoders.awd_lstm.encoder.load", "name": "x", "path": str(folder / "forward")}
+    one = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder / "forward")}
     return {"forward": one, "backward": {**one, "backwards": back}}
 
 
@@ -190,7 +190,7 @@ def test_the_words_of_2018(tmp_path: Path) -> None:
     write_model(tmp_path, tiny_lm().weights(), words)
     encoder = load(name="x", path=tmp_path, cache_dir=tmp_path)
     from harness.data.text import Text
-    from harness.encoders.base import WindowOptions
+    from harness.data.tokenizer import WindowOptions
 
     ((row,),) = encoder.tokenizer.tokenize([Text.from_string("The RIVER runs")], WindowOptions())
     assert [words[i] for i in row.inputs["input_ids"]] == ["xbos", "the", "t_up", "river", "runs"]

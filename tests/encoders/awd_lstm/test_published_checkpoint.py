@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.encoders.awd_lstm.encoder import load
-from harness.encoders.base import WindowOptions
 from tests.helpers.tiny_awd_lstm import awd_lstm_folder
 
 FILES = {"wikitext2_small/valid.txt": (0, 0), "korsts/dev.tsv": (5, 1), "sst2/dev.txt": (0, 0)}

@@ -16,11 +16,12 @@ from harness.core.paths import conf_dir
 from harness.core.resolvers import register
 from harness.data.batch import Batch
 from harness.data.text import Example, Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.data.windows import owners, windows
-from harness.encoders.base import Encoder, Group, WindowOptions
+from harness.encoders.base import Encoder, Group
 from harness.encoders.concat.encoder import ConcatEncoder
-from harness.encoders.concat.files import files
+from harness.encoders.concat.files import member_files
 from harness.encoders.static.encoder import load
 from harness.errors import HarnessError
 
@@ -211,12 +212,12 @@ def test_files_of_all_members(tmp_path: Path) -> None:
         "_files_": "harness.encoders.download.single_file",
         "path": str(tmp_path / "v.txt"),
     }
-    found = files({"members": {"a": member, "b": None, "c": member}}, tmp_path)
+    found = member_files({"members": {"a": member, "b": None, "c": member}}, tmp_path)
     assert found == {"a.file": tmp_path / "v.txt", "c.file": tmp_path / "v.txt"}
     with pytest.raises(HarnessError, match=r"encoder\.members is empty"):
-        files({"members": {"b": None}}, tmp_path)
+        member_files({"members": {"b": None}}, tmp_path)
     with pytest.raises(HarnessError, match=r"members\.a='glove'.*encoder@encoder\.members\.a=NAME"):
-        files({"members": {"a": "glove"}}, tmp_path)
+        member_files({"members": {"a": "glove"}}, tmp_path)
 
 
 def test_the_default_concat_loads(tmp_path: Path) -> None:

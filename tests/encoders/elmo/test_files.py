@@ -17,7 +17,7 @@ from harness.bodies.bilstm import BiLSTM
 from harness.config.resolve import prepare
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.elmo.encoder import load
-from harness.encoders.elmo.files import files, read_options
+from harness.encoders.elmo.files import elmo_files, read_options
 from harness.encoders.elmo.weights import read_weights, write
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
@@ -31,38 +31,38 @@ QUICK = ["limit=12", "trainer.epochs=1", "trainer.batch_size=6", "trainer.thread
 
 def test_a_folder_holds_options_and_weights(tmp_path: Path) -> None:
     folder = make_elmo(tmp_path / "a")
-    assert files({"path": folder}, tmp_path) == {
+    assert elmo_files({"path": folder}, tmp_path) == {
         "options": folder / "options.json",
         "weights": folder / "weights.hdf5",
     }
     (folder / "options.json").rename(folder / "elmo_tiny_options.json")
     (folder / "weights.hdf5").rename(folder / "elmo_tiny_weights.hdf5")
-    found = files({"path": folder}, tmp_path)
+    found = elmo_files({"path": folder}, tmp_path)
     assert found["options"].name == "elmo_tiny_options.json"
     assert load(name="tiny", path=folder, cache_dir=tmp_path).hidden_size == 16
-    apart = files({"files": {"options": found["options"], "weights": found["weights"]}}, tmp_path)
+    apart = elmo_files({"files": {"options": found["options"], "weights": found["weights"]}}, tmp_path)
     assert apart == found
 
 
 def test_folders_that_are_no_model(tmp_path: Path) -> None:
     folder = make_elmo(tmp_path / "a")
     with pytest.raises(HarnessError, match=r"is not there: give the folder"):
-        files({"path": tmp_path / "b"}, tmp_path)
+        elmo_files({"path": tmp_path / "b"}, tmp_path)
     with pytest.raises(HarnessError, match=r"is a file: give the folder"):
-        files({"path": folder / "options.json"}, tmp_path)
+        elmo_files({"path": folder / "options.json"}, tmp_path)
     with pytest.raises(HarnessError, match=r"not here; give encoder.path=FOLDER"):
-        files({"name": "elmo"}, tmp_path)
+        elmo_files({"name": "elmo"}, tmp_path)
     with pytest.raises(HarnessError, match=r"encoder.files=.*is wanted"):
-        files({"files": {"weight": "x"}}, tmp_path)
+        elmo_files({"files": {"weight": "x"}}, tmp_path)
     (folder / "more_weights.hdf5").write_bytes(b"")
     with pytest.raises(HarnessError, match=r"several \*weights\*.hdf5 \(more_weights.hdf5, weights.hdf5\)"):
-        files({"path": folder}, tmp_path)
+        elmo_files({"path": folder}, tmp_path)
     given = {"path": folder, "files": {"weights": folder / "weights.hdf5"}}
-    assert files(given, tmp_path)["weights"].name == "weights.hdf5"
+    assert elmo_files(given, tmp_path)["weights"].name == "weights.hdf5"
     for path in folder.glob("*.hdf5"):
         path.unlink()
     with pytest.raises(HarnessError, match=r"holds no \*weights\*.hdf5 \(but options.json\)"):
-        files({"path": folder}, tmp_path)
+        elmo_files({"path": folder}, tmp_path)
 
 
 def changed(section: str, key: str, value: Any) -> Callable[[dict], None]:

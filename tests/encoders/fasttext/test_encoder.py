@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch
-from harness.encoders.base import WindowOptions
 from harness.encoders.fasttext.encoder import FastTextEncoder, load
 from harness.encoders.fasttext.files import is_model
 from harness.encoders.fasttext.table import SubwordTable, open_fasttext

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch
-from harness.encoders.base import WindowOptions
 from harness.encoders.static.encoder import StaticEncoder, load
 from harness.errors import HarnessError
 

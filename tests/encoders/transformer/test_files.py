@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch
-from harness.encoders.base import WindowOptions
-from harness.encoders.transformer import bert, gpt
+from harness.encoders.transformer import load_bert, load_gpt
 from harness.encoders.transformer.encoder import TransformerEncoder
 from harness.encoders.transformer.hub import checkpoint_files, encoder_files, local_folder
 from harness.errors import HarnessError
@@ -46,8 +46,8 @@ def folder(made, tmp_path) -> Path:
     return Path(shutil.copytree(made / "bert", tmp_path / "bert"))
 
 
-def load(path: Path, family=bert, **options) -> TransformerEncoder:
-    return family.load(name="x", path=str(path), cache_dir=path, **{"random_init": False, **options}).eval()
+def load(path: Path, loader=load_bert, **options) -> TransformerEncoder:
+    return loader(name="x", path=str(path), cache_dir=path, **{"random_init": False, **options}).eval()
 
 
 def states(encoder: TransformerEncoder) -> torch.Tensor:
@@ -77,7 +77,7 @@ def test_half_a_pooler_is_none(folder):
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_head_is_left_out_without_noise(made, capfd, caplog, kind):
     with caplog.at_level(logging.WARNING):
-        load(made / f"{kind}_head", bert if kind == "bert" else gpt)
+        load(made / f"{kind}_head", load_bert if kind == "bert" else load_gpt)
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
 
@@ -165,7 +165,7 @@ def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
     ]
     (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate([*pieces, "ana</w>"])}))
     (folder / "merges.txt").write_text("#version: 0.2\na n\nan a</w>\n")
-    encoder = load(folder, gpt)
+    encoder = load(folder, load_gpt)
     (row,) = encoder.tokenizer.tokenize([Text.from_string("Ana ran.")], WindowOptions(stride=8))[0]
     shown = [encoder.tokenizer.backend.id_to_token(i) for i in row.inputs["input_ids"]]
     assert shown == ["ana</w>", "r", "a", "n</w>", ".</w>"]
@@ -229,9 +229,9 @@ def test_wrong_family_is_refused(made):
     with pytest.raises(HarnessError, match=r"encoder=gpt, not bert"):
         load(made / "gpt2")
     with pytest.raises(HarnessError, match=r"encoder=bert, not gpt"):
-        load(made / "bert", gpt)
+        load(made / "bert", load_gpt)
     with pytest.raises(HarnessError, match="did you mean pairs"):
-        load(made / "gpt2", gpt, frame="pair")
+        load(made / "gpt2", load_gpt, frame="pair")
 
 
 def test_encoder_decoder_is_refused(folder):
@@ -241,7 +241,7 @@ def test_encoder_decoder_is_refused(folder):
 
 
 def test_frame_all_frames_single_texts(made):
-    plain, framed = load(made / "gpt2", gpt), load(made / "gpt2", gpt, frame="all")
+    plain, framed = load(made / "gpt2", load_gpt), load(made / "gpt2", load_gpt, frame="all")
     (row,) = framed.tokenizer.tokenize([Text.from_string("a")], WindowOptions(stride=8))[0]
     size = tiny_config("gpt2").vocab_size
     assert row.inputs["input_ids"][[0, -1]].tolist() == [size, size + 2]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, pool
-from harness.encoders.base import WindowOptions
-from harness.encoders.transformer import bert, gpt
+from harness.encoders.transformer import load_bert, load_gpt
 from harness.encoders.transformer.encoder import TransformerEncoder
 from tests.helpers.tiny_transformers import BIDIRECTIONAL, CAUSAL, POSITIONS, TEXT, make_checkpoint
 
@@ -27,8 +27,8 @@ def checkpoints(tmp_path_factory) -> dict[str, Path]:
 
 
 def load(folder: Path, kind: str, *, random_init: bool = False) -> TransformerEncoder:
-    family = gpt if kind in CAUSAL else bert
-    return family.load(name=kind, path=str(folder), random_init=random_init, cache_dir=folder)
+    loader = load_gpt if kind in CAUSAL else load_bert
+    return loader(name=kind, path=str(folder), random_init=random_init, cache_dir=folder)
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch
-from harness.encoders.base import WindowOptions
-from harness.encoders.transformer import bert
+from harness.encoders.transformer import load_bert
 from harness.encoders.transformer.template import read_template
 from harness.encoders.transformer.tokenizer import HFTokenizer
 
@@ -34,7 +34,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(folder):
-    return bert.load(name="minilm", path=str(folder), random_init=False, cache_dir=folder).eval()
+    return load_bert(name="minilm", path=str(folder), random_init=False, cache_dir=folder).eval()
 
 
 def test_parity_of_the_real_bert(encoder, folder):
@@ -71,7 +71,7 @@ def test_loading_is_quick(encoder, folder):
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        bert.load(name="minilm", path=str(folder), random_init=False, cache_dir=folder)
+        load_bert(name="minilm", path=str(folder), random_init=False, cache_dir=folder)
         times.append(time.perf_counter() - began)
     assert min(times) < 1.0
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.text import Text
+from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
-from harness.encoders.base import WindowOptions
 from harness.encoders.transformer.template import Template, read_template
 from harness.encoders.transformer.tokenizer import HFTokenizer
 from harness.errors import HarnessError

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.core.paths import mini_dir
-from harness.encoders.base import WindowOptions
+from harness.data.tokenizer import WindowOptions
 from harness.encoders.loading import load_encoder
 from harness.task import HeadInput
 from harness.training.dataloader import collate, make_items
