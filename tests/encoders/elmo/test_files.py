@@ -157,7 +157,7 @@ def test_model_without_a_projection(tmp_path: Path) -> None:
 
 
 def test_stateful_needs_an_encoder_that_keeps_states(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="keeps no state"):
+    with pytest.raises(HarnessError, match="has no state"):
         harness.load_encoder("mini_static", stateful=True, cache_dir=tmp_path)
     with pytest.raises(HarnessError, match=r"encoder.dropout=1.5"):
         harness.load_encoder("elmo", path=elmo_folder(), cache_dir=tmp_path, dropout=1.5)
