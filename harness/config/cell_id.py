@@ -16,7 +16,8 @@ ADAPT_VERSION = 1
 GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
 NOT_IDENTITY = {
     "trainer": (
-        "eval_batch_size", "accelerator", "devices", "threads", "gradient_checkpointing", "save",
+        "eval_batch_size", "accelerator", "devices", "num_nodes", "strategy", "threads",
+        "gradient_checkpointing", "save",
     ),
     "encoder": ("about", "recipe", "_files_", "table", "joint"),
     "strategy": ("about", "recipe"),

@@ -108,6 +108,8 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "precision": choice("32-true", "bf16-mixed", "16-mixed"),
         "accelerator": choice("auto", "cpu", "gpu", "cuda", "mps"),
         "devices": _count,
+        "num_nodes": _count,
+        "strategy": choice("auto", "ddp", "fsdp"),
         "threads": optional(_count),
         "gradient_checkpointing": truth,
         "save": truth,

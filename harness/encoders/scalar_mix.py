@@ -27,7 +27,7 @@ class ScalarMix(nn.Module):
         super().__init__()
         self.layer_norm, self.l2 = layer_norm, l2
         self.scalars = nn.Parameter(torch.zeros(layers))
-        self.gamma = nn.Parameter(torch.ones(()))
+        self.gamma = nn.Parameter(torch.ones(1))  # not a scalar: FSDP shards along a dimension
 
     def forward(self, layers: Tensor) -> Tensor:
         if self.layer_norm:

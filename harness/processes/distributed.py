@@ -1,14 +1,14 @@
-"""Several processes that train one model: what each takes, and how they come to one result.
+"""Process groups: what the ranks of one training run exchange, and how they meet.
 
-Each rank holds the whole model and takes every N-th example of a step, so that a step is the same examples
-however many ranks there are. With l_i the losses of the step's items and S_r the items of rank r:
+Every rank holds the whole model (DDP) or its shard (FSDP) and takes every N-th example of a step, so a step
+consists of the same examples for any number of ranks. With l_i the losses of the step's items and S_r the
+items of rank r:
 
     gradient = sum_r sum_{i in S_r} grad l_i / sum_r |S_r|
 
-The sum over ranks is taken here, by one explicit all-reduce a step, and not by wrapping the model: ranks may
-have no example in a step, parameters that no rank used must keep no gradient at all, and a gradient scaler
-must see the same numbers everywhere before it looks for infinities. Nothing depends on ``requires_grad``,
-which is what lets layers thaw without the ranks coming apart.
+Lightning's strategies (:mod:`harness.processes.lightning`) reduce the gradients. This module does the rest:
+sums of losses and item counts, predictions collected on rank 0, decisions made by rank 0, and a comparison of
+all ranks' weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,53 +26,58 @@ from torch import Tensor, nn
 
 from harness.errors import HarnessError
 
-PATIENCE = timedelta(days=7)
-"""How long a rank waits for the others: who has died is seen by the process above them, not by a clock."""
+TIMEOUT = timedelta(days=7)
+"""The parent process detects dead ranks, so the timeout of the process group is effectively infinite."""
 BUCKET = 1 << 24
-"""Numbers that are sent at once: bounds what the all-reduce takes beside the gradients."""
+"""Largest number of gradient elements per all-reduce: bounds the memory used besides the gradients."""
 SEED_STRIDE = 1 << 32
+PEER_ERRORS = ("gloo/transport", "Connection closed by peer", "Connection reset by peer", "NCCL error")
+"""Parts of messages of errors that another rank's end causes in this one."""
 T = TypeVar("T")
 K = TypeVar("K")
 
 
 class PeerLost(Exception):
-    """Another rank is gone; why is what that rank says, not this one."""
+    """Another rank is gone. The reason is in that rank's own error, not in this one."""
 
 
 class World:
-    """The ranks of one cell; as it stands here, the only one.
+    """The ranks of one training run. This base class is a single process (no communication).
 
     Attributes:
-        rank: of this process, from 0.
-        size: how many there are.
+        rank: of this process over all nodes, from 0.
+        size: number of ranks over all nodes.
+        local_rank: of this process on its node, from 0; the index of its device.
+        num_nodes: number of machines; each has ``size // num_nodes`` ranks.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, rank: int = 0, size: int = 1, *, num_nodes: int = 1) -> None:
+        self.rank, self.size, self.num_nodes = rank, size, num_nodes
+        self.local_rank = rank % (size // num_nodes)
 
     @property
     def first(self) -> bool:
-        """This rank decides, writes and talks."""
+        """Whether this is rank 0, which decides, writes files and reports progress."""
         return self.rank == 0
 
-    def share(self, things: Sequence[T]) -> list[T]:
-        """Every N-th of ``things``: disjoint over the ranks, together all; maybe none."""
-        return list(things[self.rank :: self.size])
+    def share(self, values: Sequence[T]) -> list[T]:
+        """This rank's part of ``values``, every N-th: disjoint over the ranks, complete together, maybe empty."""
+        return list(values[self.rank :: self.size])
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sums over the ranks, of as many numbers in each."""
+        """Sum each number over the ranks; every rank passes the same number of numbers."""
         return list(numbers)
 
-    def gather(self, thing: T) -> list[T]:
-        """What each rank gave, in their order, on every rank."""
-        return [thing]
+    def gather(self, value: T) -> list[T]:
+        """The value of each rank, in the order of ranks, on every rank."""
+        return [value]
 
     def on_first(self, make: Callable[[], T]) -> T:
-        """What ``make`` gives on the first rank, where alone it is called."""
+        """Call ``make`` on rank 0 only and return its result on every rank."""
         return make()
 
     def collect(self, parts: Mapping[K, T]) -> dict[K, T]:
-        """All ranks' entries on the first rank, nothing on the others.
+        """All ranks' entries on rank 0, nothing on the others.
 
         Raises:
             AssertionError: two ranks have the same key.
@@ -80,64 +85,64 @@ class World:
         return dict(parts)
 
     def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Gradients become their sums over the ranks; one that no rank has stays None."""
+        """Replace gradients by their sums over the ranks; a gradient that is None on all ranks stays None."""
 
     def check_same(self, parameters: Sequence[Tensor], *, when: str) -> None:
-        """Refuse to go on with ranks whose weights differ in a bit.
+        """Check that all ranks hold the same weights, bit for bit.
+
+        Args:
+            parameters: of this rank's model.
+            when: completes the message, such as "after epoch 1".
 
         Raises:
-            HarnessError: see above.
+            HarnessError: two ranks differ.
         """
 
     def set_seed(self, seed: int) -> None:
-        """Each rank draws dropout of its own; the first as one device would."""
+        """Give each rank its own dropout; rank 0 draws as a single device would."""
         if not self.first:
             torch.manual_seed(seed + self.rank * SEED_STRIDE)
 
     @contextlib.contextmanager
     def first_ahead(self) -> Iterator[None]:
-        """The first rank goes through the block before the others enter it: it fills a cache, they read."""
+        """Let rank 0 finish the block before the others enter it: it fills a cache that they read."""
         yield
 
     def close(self) -> None:
-        """Wait for all, then leave."""
+        """Wait for all ranks, then leave the process group."""
 
 
 ALONE = World()
 
 
 class Group(World):
-    """Ranks of one machine over ``torch.distributed``: gloo for what is said, NCCL for gradients on GPUs."""
-
-    def __init__(self, rank: int, size: int, *, fast: Any = None) -> None:
-        super().__init__(rank, size)
-        self._fast = fast
+    """Ranks over ``torch.distributed``: gloo for tensors on the CPU, NCCL for tensors on GPUs."""
 
     def all_reduce(self, values: Tensor) -> None:
-        """Sums over the ranks, in place."""
+        """Sum over the ranks, in place."""
         with _peers():
-            dist.all_reduce(values, group=self._fast if values.is_cuda else None)
+            dist.all_reduce(values)
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        told = torch.tensor(numbers, dtype=torch.float64)
-        self.all_reduce(told)
-        return list(told.tolist())
+        values = torch.tensor(numbers, dtype=torch.float64)
+        self.all_reduce(values)
+        return list(values.tolist())
 
-    def gather(self, thing: T) -> list[T]:
-        out: list[Any] = [None] * self.size
+    def gather(self, value: T) -> list[T]:
+        out: list[T] = [value] * self.size
         with _peers():
-            dist.all_gather_object(out, thing)
+            dist.all_gather_object(out, value)
         return out
 
     def on_first(self, make: Callable[[], T]) -> T:
-        told: list[Any] = [make() if self.first else None]
+        result = [make()] if self.first else [None]
         with _peers():
-            dist.broadcast_object_list(told, src=0)
-        out: T = told[0]
+            dist.broadcast_object_list(result, src=0)
+        out: T = result[0]  # type: ignore[assignment]
         return out
 
     def collect(self, parts: Mapping[K, T]) -> dict[K, T]:
-        out: list[Any] | None = [None] * self.size if self.first else None
+        out: list[Mapping[K, T]] | None = [{}] * self.size if self.first else None
         with _peers():
             dist.gather_object(dict(parts), out, dst=0)
         return join_parts(out or [])
@@ -157,12 +162,12 @@ class Group(World):
                 parameter.grad.copy_(part.view_as(parameter))
 
     def check_same(self, parameters: Sequence[Tensor], *, when: str) -> None:
-        found = self.gather(bit_sums(parameters))
-        apart = [rank for rank, sums in enumerate(found) if sums != found[0]]
-        if apart:
+        sums = self.gather(bit_sums(parameters))
+        different = [rank for rank, row in enumerate(sums) if row != sums[0]]
+        if different:
             raise HarnessError(
-                f"the weights of rank {apart[0]} are not those of rank 0 {when}: something in the cell "
-                "depends on the rank; run it with trainer.devices=1"
+                f"the weights of rank {different[0]} differ from those of rank 0 {when}: something in the "
+                "cell depends on the rank; run it with trainer.devices=1"
             )
 
     @contextlib.contextmanager
@@ -183,38 +188,42 @@ class Group(World):
 
 
 def join_parts(parts: Sequence[Mapping[K, T]]) -> dict[K, T]:
-    """One mapping of several without a common key.
+    """Merge mappings that have no key in common.
 
     Raises:
         AssertionError: a key is in two of them.
     """
     out: dict[K, T] = {}
     for part in parts:
-        twice = out.keys() & part.keys()
-        if twice:
-            raise AssertionError(f"predicted by two ranks: {sorted(map(str, twice))[:3]}")
+        duplicates = out.keys() & part.keys()
+        if duplicates:
+            raise AssertionError(f"predicted by two ranks: {sorted(map(str, duplicates))[:3]}")
         out.update(part)
     return out
 
 
-def buckets(parameters: Sequence[nn.Parameter], *, most: int = BUCKET) -> list[list[nn.Parameter]]:
-    """Neighbours of one type of number on one device, at most ``most`` numbers (one parameter at least)."""
+def buckets(parameters: Sequence[nn.Parameter], *, max_size: int = BUCKET) -> list[list[nn.Parameter]]:
+    """Group neighbouring parameters of one dtype and device, at most ``max_size`` elements (at least one
+    parameter) per group."""
     out: list[list[nn.Parameter]] = []
-    held = 0
+    size = 0
     for p in parameters:
-        like = out and (out[-1][0].dtype, out[-1][0].device) == (p.dtype, p.device)
-        if like and held + p.numel() <= most:
+        same_kind = out and (out[-1][0].dtype, out[-1][0].device) == (p.dtype, p.device)
+        if same_kind and size + p.numel() <= max_size:
             out[-1].append(p)
-            held += p.numel()
+            size += p.numel()
         else:
             out.append([p])
-            held = p.numel()
+            size = p.numel()
     return out
 
 
 def bit_sums(parameters: Sequence[Tensor]) -> list[int]:
-    """The sum of each tensor's words of four bytes (bytes where its numbers are of another size) as whole
-    numbers: equal for equal tensors, cheap on any device."""
+    """A checksum per tensor: equal for equal tensors, and cheap on any device.
+
+    The bits of each four-byte number are read as an integer and summed (single bytes where numbers have another
+    size): [1.0, 2.0] = [0x3f800000, 0x40000000] gives 0x7f800000. A change of one bit changes the sum.
+    """
     sums = []
     for p in parameters:
         flat = p.detach().reshape(-1)
@@ -223,47 +232,81 @@ def bit_sums(parameters: Sequence[Tensor]) -> list[int]:
     return [int(n) for n in torch.stack(sums).tolist()] if sums else []
 
 
-def join(rank: int, size: int, *, port: int, listener: int | None, accelerator: str) -> Group:
-    """Meet the other ranks on this machine.
+def join(
+    rank: int, size: int, *, port: int, listener: int | None, accelerator: str, num_nodes: int = 1
+) -> Group:
+    """Join the other ranks on this machine.
 
     Args:
-        port: of 127.0.0.1, where the first rank listens.
-        listener: the first rank's file descriptor of the socket that is bound to it; None elsewhere.
+        rank, size: of this process, number of ranks.
+        port: of 127.0.0.1, where rank 0 listens.
+        listener: rank 0's file descriptor of the socket that is bound to the port; None on other ranks.
         accelerator: as ``trainer.accelerator``.
 
     Raises:
         HarnessError: there are fewer devices than ranks.
     """
-    cuda = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
-    if cuda:
-        _take_device(rank, size)
-    elif accelerator == "mps" or (accelerator != "cpu" and torch.backends.mps.is_available()):
-        raise HarnessError(f"trainer.devices={size}: there is one mps device; give trainer.accelerator=cpu")
-    if sys.platform == "linux":  # the ranks share a machine, whatever its name resolves to
+    world = Group(rank, size)
+    cuda = take_device(world, accelerator)
+    if sys.platform == "linux":  # the ranks share a machine, whatever address its name resolves to
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with _peers():
         store = dist.TCPStore(
-            "127.0.0.1", port, size, is_master=rank == 0, timeout=PATIENCE, master_listen_fd=listener
+            "127.0.0.1", port, size, is_master=rank == 0, timeout=TIMEOUT, master_listen_fd=listener
         )
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
-        fast = dist.new_group(backend="nccl", timeout=PATIENCE) if cuda and dist.is_nccl_available() else None
-    return Group(rank, size, fast=fast)
+        init_group(world, cuda=cuda, store=store)
+    return world
 
 
-def _take_device(rank: int, size: int) -> None:
-    count = torch.cuda.device_count()
-    if count < size:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+def init_group(world: World, *, cuda: bool, store: dist.Store) -> None:
+    """Create the default process group, which Lightning then uses as it is."""
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo",
+        store=store,
+        rank=world.rank,
+        world_size=world.size,
+        timeout=TIMEOUT,
+        device_id=torch.device("cuda", world.local_rank) if cuda else None,
+    )
+
+
+def take_device(world: World, accelerator: str) -> bool:
+    """Select this rank's CUDA device; False where it computes on the CPU.
+
+    Raises:
+        HarnessError: there are fewer devices than ranks on this node.
+    """
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        per_node, count = world.size // world.num_nodes, torch.cuda.device_count()
+        if count < per_node:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+            raise HarnessError(
+                f"trainer.devices={per_node}: the cell's slot has {count} (CUDA_VISIBLE_DEVICES={visible}); "
+                "use slots with as many devices (hydra.launcher.slots) or a smaller number"
+            )
+        torch.cuda.set_device(world.local_rank)
+        return True
+    if accelerator == "mps" or (accelerator != "cpu" and torch.backends.mps.is_available()):
         raise HarnessError(
-            f"trainer.devices={size}: the cell's slot has {count} (CUDA_VISIBLE_DEVICES={visible}); give "
-            "slots of as many devices (hydra.launcher.slots) or a smaller number"
+            f"trainer.devices={world.size}: there is one mps device; use trainer.accelerator=cpu"
         )
-    torch.cuda.set_device(rank)
+    return False
+
+
+def is_peer_error(error: BaseException | None) -> bool:
+    """Whether ``error`` is a consequence of another rank's end, such as a connection that was closed."""
+    while error is not None:
+        if isinstance(error, PeerLost | dist.DistError):
+            return True
+        if isinstance(error, RuntimeError) and any(part in str(error) for part in PEER_ERRORS):
+            return True
+        error = error.__cause__
+    return False
 
 
 @contextlib.contextmanager
 def _peers() -> Iterator[None]:
-    """What fails in talking to the other ranks is their end, not this one's."""
+    """Raise :class:`PeerLost` for errors in communication: they mean that another rank has ended."""
     try:
         yield
     except HarnessError:

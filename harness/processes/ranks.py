@@ -203,14 +203,15 @@ def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
         _run(pipe, cell, seat)
         code = 0
     except BaseException as error:
-        from harness.processes.distributed import PeerLost
+        from harness.processes.distributed import is_peer_error
 
         traceback.print_exc()
-        said = str(error) if isinstance(error, PeerLost) else worker.last_lines(error)
-        if not isinstance(error, HarnessError):  # what is wrong with the cell is so on every rank
-            said = f"rank {seat.rank} of {seat.size}: {said}"
+        lost = is_peer_error(error)
+        message = worker.last_lines(error)
+        if not isinstance(error, HarnessError):  # an error in the cell is the same on every rank
+            message = f"rank {seat.rank} of {seat.size}: {message}"
         with contextlib.suppress(OSError):
-            pipe.send(("error", said, isinstance(error, PeerLost)))
+            pipe.send(("error", message, lost))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -14,10 +14,11 @@ from harness.core.instantiate import META, build
 from harness.encoders.base import Encoder
 from harness.processes.devices import pick_device
 from harness.processes.distributed import ALONE, World
+from harness.processes.lightning import make_sharding
 from harness.records.cell import Cell
 from harness.strategies.strategy import Strategy
 from harness.task import HeadInput, Splits, Task
-from harness.training.dataloader import Batching, HarnessData, Item, all_examples, make_items
+from harness.training.dataloader import Batching, HarnessData, Item, Share, all_examples, make_items
 from harness.training.encoding import Encoding, encode, make_adapter
 from harness.training.module import Training, TransferModel
 from harness.training.optim import Rates, total_steps
@@ -61,7 +62,8 @@ def assemble(cell: Cell, progress: Progress, world: World = ALONE) -> Assembly:
         max_length=trainer["max_tokens_per_batch"],
         seed=cell.seed,
     )
-    data = HarnessData(items, batching=batching, pad=encoding.pad, rank=world.rank, size=world.size)
+    share = Share(world.rank, world.size, lockstep=model.sharding is not None)
+    data = HarnessData(items, batching=batching, pad=encoding.pad, share=share)
     return Assembly(task, splits, encoding, items, data, model, world)
 
 
@@ -93,6 +95,7 @@ def build_model(
         mix=config["encoder"].get("mix"),
         training=training_plan(config, n_train=n_train),
         world=world,
+        sharding=make_sharding(world, config["trainer"]),
     )
     if config["trainer"]["gradient_checkpointing"]:
         encoder.gradient_checkpointing()

@@ -38,19 +38,27 @@ class Item:
 
 @dataclass(slots=True)
 class Step:
-    """One optimiser step: the micro-batches it is split into.
+    """One optimizer step, split into micro-batches, or one evaluation batch.
 
     Attributes:
-        batches: those of this rank; none where the step has fewer examples than there are ranks.
+        batches: of this rank; none where the step has fewer examples than there are ranks.
         examples: in the step, over all ranks.
+        filler: how many of the last batches only keep this rank in step with the others: with FSDP every rank
+            must run as many forward passes. They count for nothing.
     """
 
     batches: list[Batch]
     examples: int
+    filler: int = 0
+
+    @property
+    def own(self) -> int:
+        """Number of batches that count."""
+        return len(self.batches) - self.filler
 
     def to(self, device: torch.device | str, **_: object) -> Step:
-        """Lightning moves a step through this."""
-        return Step([b.to(device) for b in self.batches], self.examples)
+        """A copy on ``device``; Lightning calls this."""
+        return Step([b.to(device) for b in self.batches], self.examples, self.filler)
 
 
 def make_items(
@@ -109,28 +117,55 @@ def collate(items: Sequence[Item], numbers: Sequence[int], pad: dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Item numbers of the micro-batches of a step that one rank takes, and the step's examples over all."""
+    """Item numbers of one rank's micro-batches of a step; ``examples`` and ``filler`` as in :class:`Step`."""
 
     batches: list[list[int]]
     examples: int
+    filler: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which part of each step a process takes.
+
+    Attributes:
+        rank, size: rank ``rank`` of ``size``.
+        lockstep: every rank runs as many forward passes (FSDP).
+    """
+
+    rank: int = 0
+    size: int = 1
+    lockstep: bool = False
 
 
 def train_plans(
-    items: Sequence[Item], steps: Sequence[list[int]], *, max_length: int | None, rank: int, size: int
+    items: Sequence[Item], steps: Sequence[list[int]], *, max_length: int | None, share: Share = Share()
 ) -> list[Plan]:
-    """What rank ``rank`` of ``size`` takes of each step: every ``size``-th example, so that widths are dealt
-    out evenly; as many steps on every rank."""
-    return [
-        Plan(split_by_tokens(items, numbers[rank::size], max_length=max_length), len(numbers))
-        for numbers in steps
-    ]
+    """What a rank takes of each step: every ``size``-th example, so that lengths are spread evenly. Every rank
+    has as many steps.
+
+    With two ranks the step [3, 1, 4, 5, 9] becomes [3, 4, 9] and [1, 5].
+    """
+    plans = []
+    for numbers in steps:
+        of = [
+            split_by_tokens(items, numbers[rank :: share.size], max_length=max_length)
+            for rank in (range(share.size) if share.lockstep else (share.rank,))
+        ]
+        own = of[share.rank] if share.lockstep else of[0]
+        filler = max(map(len, of)) - len(own)
+        plans.append(Plan([*own, *([numbers[0]] for _ in range(filler))], len(numbers), filler))
+    return plans
 
 
-def eval_plans(batches: Sequence[list[int]], *, rank: int, size: int) -> list[Plan]:
-    """Every ``size``-th batch, each as one device would have it; an empty one where there are too few, since
-    every rank has to take part."""
-    own = [Plan([batch], len(batch)) for batch in batches[rank::size]]
-    return own or ([Plan([], 0)] if size > 1 else [])
+def eval_plans(batches: Sequence[list[int]], *, share: Share = Share()) -> list[Plan]:
+    """Every ``size``-th batch, each as on one device. A rank without batches gets an empty one, since every
+    rank has to take part."""
+    own = [Plan([batch], len(batch)) for batch in batches[share.rank :: share.size]]
+    if share.lockstep and batches:
+        missing = -(-len(batches) // share.size) - len(own)
+        return own + [Plan([batches[0]], 0, filler=1)] * missing
+    return own or ([Plan([], 0)] if share.size > 1 else [])
 
 
 class _Steps(Dataset):
@@ -144,7 +179,8 @@ class _Steps(Dataset):
 
     def __getitem__(self, n: int) -> Step:
         plan = self.steps[n]
-        return Step([collate(self.items, numbers, self.pad) for numbers in plan.batches], plan.examples)
+        batches = [collate(self.items, numbers, self.pad) for numbers in plan.batches]
+        return Step(batches, plan.examples, plan.filler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +203,7 @@ class HarnessData(pl.LightningDataModule):
         items: by split.
         batching: sizes and the seed of the order.
         pad: fill values of the rows' inputs.
-        rank, size: which rank of how many this is.
+        share: which part of each step this process takes.
     """
 
     def __init__(
@@ -176,18 +212,16 @@ class HarnessData(pl.LightningDataModule):
         *,
         batching: Batching,
         pad: dict[str, float],
-        rank: int = 0,
-        size: int = 1,
+        share: Share = Share(),
     ) -> None:
         super().__init__()
-        self.items, self.batching, self.pad = items, batching, pad
-        self.rank, self.size = rank, size
+        self.items, self.batching, self.pad, self.share = items, batching, pad, share
 
     def train_dataloader(self) -> DataLoader:
         epoch = self.trainer.current_epoch if self.trainer else 0
         items, b = self.items["train"], self.batching
         steps = step_order(items, batch_size=b.batch_size, seed=b.seed, epoch=epoch)
-        plans = train_plans(items, steps, max_length=b.max_length, rank=self.rank, size=self.size)
+        plans = train_plans(items, steps, max_length=b.max_length, share=self.share)
         return _loader(_Steps(items, plans, self.pad))
 
     def val_dataloader(self) -> DataLoader:
@@ -200,7 +234,7 @@ class HarnessData(pl.LightningDataModule):
         parts = [
             part for numbers in batches for part in split_by_tokens(items, numbers, max_length=b.max_length)
         ]
-        return _loader(_Steps(items, eval_plans(parts, rank=self.rank, size=self.size), self.pad))
+        return _loader(_Steps(items, eval_plans(parts, share=self.share), self.pad))
 
 
 def _loader(steps: _Steps) -> DataLoader:

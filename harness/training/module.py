@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from harness.bodies.base import Body
@@ -18,6 +20,7 @@ from harness.encoders.base import Encoder
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.processes.distributed import ALONE, World
+from harness.processes.lightning import Sharding, gather_state_dict, local
 from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
@@ -52,6 +55,7 @@ class TransferModel(pl.LightningModule):
         training: rates and schedule.
         mix: options of the mix, see :class:`ScalarMix`.
         world: the ranks that train it together.
+        sharding: how the parameters are divided over the ranks (FSDP); None = each rank has all.
     """
 
     def __init__(
@@ -65,9 +69,10 @@ class TransferModel(pl.LightningModule):
         training: Training,
         mix: Mapping[str, Any] | None = None,
         world: World = ALONE,
+        sharding: Sharding | None = None,
     ) -> None:
         super().__init__()
-        self.world = world
+        self.world, self.sharding = world, sharding
         self.automatic_optimization = False
         self.encoder, self.body, self.head = encoder, body, head
         self.strategy, self.layers, self.training_plan = strategy, layers, training
@@ -94,8 +99,14 @@ class TransferModel(pl.LightningModule):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The head's outputs for a batch."""
-        encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
-        return self.head(self.body(encoded, batch.tokens), batch)
+        with self.sharding.autocast() if self.sharding else contextlib.nullcontext():
+            encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
+            return self.head(self.body(encoded, batch.tokens), batch)
+
+    def configure_model(self) -> None:
+        """Shard the parameters over the ranks before the optimizer is made; Lightning calls this repeatedly."""
+        if self.sharding is not None:
+            self.sharding.apply(self, self.encoder)
 
     def encode(self, tokens: TokenBatch) -> EncoderOutput:
         """States of one text's tokens, layers mixed."""
@@ -117,19 +128,24 @@ class TransferModel(pl.LightningModule):
         )
 
     def training_step(self, step: Step, _: int) -> None:
-        """One optimiser step over its micro-batches. The loss is the mean over the items of the whole step,
-        whatever it is split into and however many ranks share it."""
+        """One optimizer step over its micro-batches. The loss is the mean over the items of the whole step,
+        for any number of micro-batches and ranks."""
         optimizer: Any = self.optimizers()
         optimizer.zero_grad(set_to_none=True)
         total, items = 0.0, 0
-        for batch in step.batches:
-            loss, n = self.head.loss(self(batch), batch)
-            self.manual_backward(loss / step.examples)
-            total, items = total + float(loss.detach()), items + n
+        for n, batch in enumerate(step.batches):
+            loss, count = self.head.loss(self(batch), batch)
+            with self._synchronising(last=n + 1 == len(step.batches)):
+                self.manual_backward(self._scaled(loss, step, filler=n >= step.own))
+            if n < step.own:
+                total, items = total + float(loss.detach()), items + count
         if self.world.size > 1:
-            total, items = self._bring_together(optimizer, total, items, idle=not step.batches)
+            if not step.batches:
+                self._join_without_examples()
+            total, count = self.world.sum([total, items])
+            items = int(count)
         if total != total or abs(total) == float("inf"):
-            if not self.trainer.global_step:  # no rate is to blame
+            if not self.trainer.global_step:  # before any step, so the learning rate is not the cause
                 raise HarnessError(
                     f"the loss is {total} before any step: the encoder's weights, or its features, hold "
                     "numbers that are not finite"
@@ -144,29 +160,52 @@ class TransferModel(pl.LightningModule):
         self.losses.append(total / max(1, items))
         self.train_loss.update(total / max(1, items), items)
 
-    def _bring_together(self, optimizer: Any, total: float, items: int, *, idle: bool) -> tuple[float, int]:
-        """Loss, items and gradients over all ranks. This comes before a gradient scaler looks for infinities,
-        so that all ranks take the step or none does."""
-        if idle:
-            # its share of nothing; a gradient scaler must have seen a loss to be asked
-            self.manual_backward(torch.zeros((), device=self.device, requires_grad=True))
-        self._drop_frozen_gradients(optimizer)
-        total, count = self.world.sum([total, items])
-        self.world.add_gradients([p for g in optimizer.param_groups for p in g["params"]])
-        return total, int(count)
+    def _scaled(self, loss: Tensor, step: Step, *, filler: bool) -> Tensor:
+        """The loss whose gradient a backward pass adds up; :attr:`_scale` later divides by items instead of
+        examples, once the number of items over all ranks is known.
+
+        A step of 6 examples with 9 items on 2 ranks: each rank's loss is divided by 6 and multiplied by 2,
+        since DDP and FSDP take the mean over ranks, and the gradient is multiplied by 6 / 9 before clipping.
+        """
+        loss = loss / step.examples
+        if self.world.size > 1:
+            loss = loss * (0 if filler else self.world.size)
+        return loss
+
+    @contextlib.contextmanager
+    def _synchronising(self, *, last: bool) -> Iterator[None]:
+        """Reduce gradients over the ranks in the last micro-batch only. FSDP reduces them in each, because
+        gradients that wait for the last one would be whole on every rank."""
+        model = self.trainer.strategy.model if self.world.size > 1 else None
+        if last or not isinstance(model, DistributedDataParallel):
+            yield
+        else:
+            with model.no_sync():
+                yield
+
+    def _join_without_examples(self) -> None:
+        """Take part in DDP's reduction with a gradient of zero: a parameter that other ranks use as well, since
+        one that none uses must keep gradient None."""
+        trainable = (p for m in (self.head, self) for p in m.parameters() if p.requires_grad)
+        self.manual_backward(next(trainable).sum() * 0)
 
     def _drop_frozen_gradients(self, optimizer: Any) -> None:
-        """Take the gradients from what has not thawed."""
+        """Set the gradients of groups that are still frozen to None, so that clipping and AdamW skip them.
+
+        ``requires_grad`` stays as it is: toggling it after DDP has wrapped the model lets ranks diverge.
+        """
         names = [g["name"] for g in optimizer.param_groups]
-        held = frozen_groups(names, strategy=self.strategy, epoch=self.current_epoch)
-        for group in (g for g in optimizer.param_groups if g["name"] in held):
+        frozen = frozen_groups(names, strategy=self.strategy, epoch=self.current_epoch)
+        for group in (g for g in optimizer.param_groups if g["name"] in frozen):
             for parameter in group["params"]:
-                # neither the norm nor Adam's moments shall see it; no rank may differ in requires_grad
                 parameter.grad = None
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
-        """Gradients as the step shall see them: of the mean over the step's items, with nothing of what has
-        not thawed, clipped. Lightning has divided a gradient scaler's factor out by now."""
+        """Turn the gradients into those of the mean over the step's items, without frozen groups, clipped.
+
+        Lightning has already divided by a gradient scaler's factor. The scaler looks for infinities in
+        gradients that are the same on all ranks, so all ranks take the step or none does.
+        """
         self._drop_frozen_gradients(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         if self._scale != 1.0:
@@ -184,8 +223,12 @@ class TransferModel(pl.LightningModule):
         self.check_ranks(f"after epoch {self.current_epoch + 1}")
 
     def check_ranks(self, when: str) -> None:
-        """Every rank holds the same weights; ``when`` completes the sentence that says they do not."""
-        if self.world.size > 1:
+        """Check that all ranks hold the same weights, unless they hold shards (FSDP).
+
+        Args:
+            when: completes the message, such as "after epoch 1".
+        """
+        if self.world.size > 1 and self.sharding is None:
             self.world.check_same(list(self.parameters()), when=when)
 
     def predict_batch(self, batch: Batch) -> list[tuple[str, Prediction]]:
@@ -198,7 +241,8 @@ class TransferModel(pl.LightningModule):
         return [(e.id, p) for e, p in zip(batch.examples, decoded, strict=True)]
 
     def validation_step(self, step: Step, _: int) -> None:
-        self.predicted.update(pair for batch in step.batches for pair in self.predict_batch(batch))
+        predicted = [self.predict_batch(batch) for batch in step.batches]
+        self.predicted.update(pair for pairs in predicted[: step.own] for pair in pairs)
 
     def on_validation_epoch_start(self) -> None:
         self.predicted: dict[str, Prediction] = {}
@@ -227,8 +271,32 @@ class TransferModel(pl.LightningModule):
         return [m for m in (self.mix, self.late_mix, self.body, self.head) if m is not None]
 
     def trainable_state_dict(self) -> dict[str, Tensor]:
-        """A copy of everything that trains, on the CPU, by name."""
-        names = {n for n, p in self.named_parameters() if p.requires_grad}
-        buffers = {n for n, _ in self.named_buffers()}
+        """A copy of everything that is trained, and of all buffers, on the CPU, by name.
+
+        With FSDP the tensors are this rank's shards.
+        """
         state = self.state_dict()
-        return {k: v.detach().to("cpu", copy=True) for k, v in state.items() if k in names or k in buffers}
+        return {k: local(state[k]).detach().to("cpu", copy=True) for k in self._trainable_names(state)}
+
+    def load_trainable_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load what :meth:`trainable_state_dict` gave on this rank."""
+        if self.sharding is None:
+            self.load_state_dict(state, strict=False)
+            return
+        current = self.state_dict()
+        with torch.no_grad():
+            for name, value in state.items():
+                local(current[name]).copy_(value)
+
+    def gather_state_dict(self) -> dict[str, Tensor]:
+        """As :meth:`trainable_state_dict` with whole tensors; with FSDP every rank must call it and rank 0 gets
+        the result, the others nothing."""
+        if self.sharding is None:
+            return self.trainable_state_dict()
+        state = gather_state_dict(self)
+        return {k: state[k] for k in self._trainable_names(state)}
+
+    def _trainable_names(self, state: Mapping[str, Tensor]) -> list[str]:
+        names = {n for n, p in self.named_parameters() if p.requires_grad}
+        names |= {n for n, _ in self.named_buffers()}
+        return [k for k in state if k in names]

@@ -108,7 +108,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     fit_seconds = time.perf_counter() - begin
     epochs = trainer.current_epoch
     if choice.state:
-        assembly.model.load_state_dict(choice.state, strict=False)
+        assembly.model.load_trainable_state_dict(choice.state)
     progress({"phase": "test"})
     begin = time.perf_counter()
     predicted = predict(trainer, assembly, "test")
@@ -116,7 +116,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
     counted = write_predictions(cell.folder, kept, task=task) if world.first else Summary()
-    if config["save"] and world.first:
+    if config["save"]:
         save_trained(cell.folder, assembly)
     train_seconds = fit_seconds - choice.seconds
     costs = Costs(
@@ -238,11 +238,11 @@ def save_trained(folder: Path, assembly: Assembly) -> None:
     """Keep everything that trained beside the record, as safetensors."""
     from safetensors.torch import save_file
 
-    temporary = folder / f".tmp-{CHECKPOINT}"
-    save_file(
-        {k: v.contiguous().clone() for k, v in assembly.model.trainable_state_dict().items()}, temporary
-    )
-    temporary.replace(folder / CHECKPOINT)
+    state = assembly.model.gather_state_dict()  # every rank takes part
+    if assembly.world.first:
+        temporary = folder / f".tmp-{CHECKPOINT}"
+        save_file({k: v.contiguous().clone() for k, v in state.items()}, temporary)
+        temporary.replace(folder / CHECKPOINT)
 
 
 def restore(cell: Cell) -> Assembly:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 
 import pytorch_lightning as pl
@@ -10,7 +11,7 @@ import torch
 
 from harness.loggers.factory import current
 from harness.processes.devices import pick_device
-from harness.processes.distributed import World
+from harness.processes.lightning import ExistingRanks, make_strategy
 from harness.records.cell import Cell
 from harness.task import Prediction
 from harness.training.assemble import Assembly
@@ -19,13 +20,24 @@ logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 
 
 def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
-    """A Lightning trainer that prints nothing and keeps nothing but what it is told to. Each rank has one,
-    and it knows of no other: what ranks share goes through :class:`harness.processes.distributed.World`."""
-    config = cell.config["trainer"]
+    """A Lightning trainer that prints nothing and writes nothing.
+
+    With several ranks each process makes one; Lightning's strategy (:mod:`harness.processes.lightning`) reduces
+    the gradients over ranks that exist already.
+    """
+    config, world = cell.config["trainer"], assembly.world
+    sharded = assembly.model.sharding is not None
+    if world.size > 1:
+        # otherwise Lightning resets the generators to this seed when training starts
+        os.environ.pop("PL_GLOBAL_SEED", None)
     return pl.Trainer(
         accelerator=config["accelerator"],
-        devices=_trainer_devices(config["accelerator"], assembly.world),
-        precision=config["precision"],
+        devices=world.size // world.num_nodes,
+        num_nodes=world.num_nodes,
+        strategy=make_strategy(world, config["strategy"]),
+        plugins=[ExistingRanks(world)] if world.size > 1 else None,
+        precision="32-true" if sharded else config["precision"],
+        inference_mode=not sharded,
         max_epochs=config["epochs"],
         logger=current(),
         callbacks=callbacks,
@@ -41,22 +53,19 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
     )
 
 
-def _trainer_devices(accelerator: str, world: World) -> int | list[int]:
-    """One device: of several CUDA devices this rank's."""
-    return [world.rank] if world.size > 1 and pick_device(accelerator).type == "cuda" else 1
-
-
 def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
-    """Train. That a frozen encoder is in eval mode is what it is there for, and no reason for a warning; nor
-    that ranks log a loss by themselves, since each is told that over all."""
+    """Train. Warnings that do not apply are ignored: a frozen encoder is in eval mode on purpose, and the loss
+    that each rank logs is that over all ranks already."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Found .* module\(s\) in eval mode")
         warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log")
+        # FSDP's root keeps its parameters gathered, so views in its outputs do no harm
+        warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDPTransferModel\)")
         trainer.fit(assembly.model, datamodule=assembly.data)
 
 
 def predict(trainer: pl.Trainer, assembly: Assembly, split: str) -> dict[str, Prediction]:
-    """One prediction for each example of a split, by example id; on the first rank, which scores them."""
+    """One prediction per example of a split, by example id, on rank 0, which scores them."""
     trainer.predict(assembly.model, dataloaders=assembly.data.eval_loader(split), return_predictions=False)
     return assembly.world.collect(assembly.model.predicted)
 

@@ -23,7 +23,7 @@ from harness.processes.distributed import ALONE, Group, bit_sums, buckets, join_
 from harness.processes.slots import make_slots
 from harness.records.predictions import PREDICTIONS
 from harness.records.record import Record, read_record
-from harness.training.dataloader import eval_plans, split_by_tokens, train_plans
+from harness.training.dataloader import Share, eval_plans, split_by_tokens, train_plans
 from tests.helpers.paths import PYTHONPATH, ROOT
 
 HELPERS = ROOT / "tests" / "helpers"
@@ -42,7 +42,7 @@ class _Item:
 def test_every_step_is_dealt_out_whole(size: int, max_length: int | None) -> None:
     items: Any = [_Item(3 + n % 5) for n in range(17)]
     steps = [[3, 1, 4, 15, 9, 2, 6], [5, 8, 7], [0], [10, 11, 12, 13, 14, 16]]
-    dealt = [train_plans(items, steps, max_length=max_length, rank=r, size=size) for r in range(size)]
+    dealt = [train_plans(items, steps, max_length=max_length, share=Share(r, size)) for r in range(size)]
     assert {len(plans) for plans in dealt} == {len(steps)}
     for n, numbers in enumerate(steps):
         taken = [i for plans in dealt for batch in plans[n].batches for i in batch]
@@ -57,10 +57,10 @@ def test_every_step_is_dealt_out_whole(size: int, max_length: int | None) -> Non
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_evaluation_batches_are_dealt_out_whole_and_every_rank_has_something_to_do(size: int) -> None:
     batches = [[1, 2], [3, 4], [5]]
-    dealt = [eval_plans(batches, rank=r, size=size) for r in range(size)]
+    dealt = [eval_plans(batches, share=Share(r, size)) for r in range(size)]
     assert sorted(b for plans in dealt for plan in plans for b in plan.batches) == batches
     assert all(dealt), "a loader without steps would not be run at all"
-    assert not eval_plans([], rank=0, size=1)
+    assert not eval_plans([])
 
 
 def test_two_ranks_that_predict_one_example_are_an_error() -> None:
@@ -76,8 +76,8 @@ class _Threads(Group):
         super().__init__(rank, len(table))
         self.table, self.meet = table, meet
 
-    def gather(self, thing: Any) -> list[Any]:
-        self.table[self.rank] = thing
+    def gather(self, value: Any) -> list[Any]:
+        self.table[self.rank] = value
         self.meet.wait(10)
         out = list(self.table)
         self.meet.wait(10)
@@ -137,7 +137,7 @@ def test_the_gradient_is_that_of_the_mean_over_all_items(size: int) -> None:
 def test_buckets_hold_everything_once_and_not_too_much() -> None:
     parameters = [nn.Parameter(torch.zeros(n)) for n in (5, 3, 4, 20, 1)]
     parameters.insert(2, nn.Parameter(torch.zeros(2, dtype=torch.float64)))
-    made = buckets(parameters, most=8)
+    made = buckets(parameters, max_size=8)
     assert [[p.numel() for p in b] for b in made] == [[5, 3], [2], [4], [20], [1]]
     assert [id(p) for b in made for p in b] == [id(p) for p in parameters]
 
@@ -150,7 +150,7 @@ def test_weights_that_differ_in_a_bit_are_noticed() -> None:
         world.check_same([torch.zeros(3, dtype=torch.bool), weight], when="after epoch 1")
 
     found = _together(3, check)
-    assert all(isinstance(e, HarnessError) and "rank 2 are not" in str(e) for e in found)
+    assert all(isinstance(e, HarnessError) and "rank 2 differ" in str(e) for e in found)
     assert bit_sums([]) == []
 
 
