@@ -1,9 +1,12 @@
-"""The one kind of error a user is meant to see: what is wrong, where, and how to mend it."""
+"""Errors that users see: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
 import difflib
+import errno
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class HarnessError(Exception):
@@ -25,3 +28,14 @@ def did_you_mean(value: str, valid: Iterable[str], *, most: int = 3) -> str:
         return "there are none to choose from"
     shown = ", ".join(options[:20]) + (", ..." if len(options) > 20 else "")
     return f"valid: {shown}"
+
+
+def describe_error(error: BaseException) -> str:
+    """The message of an error and its source line, short enough for a record."""
+    if isinstance(error, HarnessError):
+        return str(error)
+    message = "".join(traceback.format_exception_only(error)).strip()[-2000:]
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{message}: no space left on the disk; free some and run the same command again"
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{message}\n({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else message

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.find_cells import ARCHIVE, find, title
+from harness.cli.find_cells import find, title
 from harness.errors import HarnessError
+from harness.records.lifecycle import ARCHIVE
 from harness.sweeps.progress import score_text
 
 

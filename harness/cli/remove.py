@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from harness.cli.find_cells import ARCHIVE, cells_parser, find, is_running
+from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
+from harness.records.lifecycle import ARCHIVE
 
 
 def main(argv: list[str]) -> int:

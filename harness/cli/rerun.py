@@ -1,34 +1,36 @@
-"""``harness rerun CELL...`` runs cells again from their stored configuration; a complete run is archived."""
+"""``harness rerun CELL...``: run cells again from their stored configuration; complete runs are archived."""
 
 from __future__ import annotations
 
-from harness.cli.find_cells import ARCHIVE, cells_parser, find, is_running
+from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
+from harness.records.lifecycle import ARCHIVE
 
 
 def main(argv: list[str]) -> int:
-    """Exit code as of a sweep. Nothing runs when one of the cells cannot be found, read or is running."""
+    """Run the command; exit codes as for a sweep. Nothing runs if a cell is not found or is running."""
     parser = cells_parser(
-        "rerun", about=__doc__, epilog="Start it where the sweep was started if its paths were relative."
+        "rerun",
+        about=__doc__,
+        epilog="If the sweep used relative paths, run this in the directory of the sweep.",
     )
     args = parser.parse_args(argv)
     folders = [f for cell in args.cells for f in find(cell, results=args.results, groups=True)]
     for folder in folders:
         if ARCHIVE in folder.parts:
-            raise HarnessError(f"{folder}: is archived; move it back to where it was first")
+            raise HarnessError(f"{folder}: is archived; move it back to its original folder first")
         if is_running(folder):
             raise HarnessError(f"{folder}: is running; stop its sweep first")
     from harness.config.stored import read_cell
 
     cells = list({str(f): read_cell(f) for f in folders}.values())
-    from harness.cli.run import last_words
-    from harness.sweeps import launch
+    from harness.cli.run import print_summary
+    from harness.sweeps.launch import rerun
+    from harness.sweeps.state import SweepState
 
-    driver = launch.driver = launch.Driver()
+    state = SweepState()
     try:
-        launch.run_again(cells)
+        rerun(cells, state)
     except KeyboardInterrupt:
-        driver.interrupted = True
-    finally:
-        launch.driver = None
-    return last_words(driver)
+        state.interrupted = True
+    return print_summary(state)

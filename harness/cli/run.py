@@ -1,4 +1,4 @@
-"""``harness [overrides]`` and ``harness -m ...``: Hydra composes, :mod:`harness.sweeps.launch` decides what runs."""
+"""``harness [overrides]`` and ``harness -m ...``: Hydra composes, :mod:`harness.sweeps.launch` runs cells."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.config.overrides import quote_text
 from harness.core.paths import conf_dir
 from harness.errors import HarnessError
-
-if TYPE_CHECKING:
-    from harness.sweeps import launch
+from harness.processes.forkserver import environment
+from harness.sweeps.state import SweepState
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0; 1 when a cell failed or timed out; 130 when interrupted. HarnessError when refused."""
+    """Run the command. Exit code: 0 done, 1 a cell failed or timed out, 130 interrupted.
+
+    Raises:
+        HarnessError: the command is invalid; nothing has been run.
+    """
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     from harness.cli.hydra_errors import explain
     from harness.core.redaction import refuse_secrets
-    from harness.sweeps import launch
+    from harness.sweeps.launch import CellFailed
 
     if any(a in ("-h", "--help") for a in argv):
         from harness.cli.main import usage
@@ -36,59 +38,45 @@ def main(argv: list[str]) -> int:
         print(usage())
         return 0
     if {"--cfg", "-c"} & set(argv) and {"-m", "--multirun"} & set(argv):
-        raise HarnessError("--cfg shows one configuration: leave -m out and name one value a key")
+        raise HarnessError("--cfg shows a single configuration: omit -m, and give one value per key")
     refuse_secrets(argv)
     arguments = quote_text(argv)
     full = os.environ.get(FULL_ERROR) == "1"
-    driver = launch.driver = launch.Driver()
+    state = SweepState()
     try:
-        _compose_and_run(arguments)
-        if driver.error is not None:
-            raise driver.error
+        _compose_and_run(arguments, state)
+        if state.error is not None:
+            raise state.error
     except (HydraException, OmegaConfBaseException) as e:
-        _tidy(driver.sweep_dir)
+        _remove_empty(state.sweep_dir)
         if full:
             raise
         raise HarnessError(explain(e, argv=arguments)) from e
     except HarnessError:
-        _tidy(driver.sweep_dir)
+        _remove_empty(state.sweep_dir)
         raise
-    except launch.CellFailed as e:
+    except CellFailed as e:
         print(f"harness: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        driver.interrupted = True
-    finally:
-        launch.driver = None
-    if not driver.wanted:  # a dry run
-        _tidy(driver.sweep_dir)
-    return last_words(driver)
+        state.interrupted = True
+    if not state.requested:  # a dry run
+        _remove_empty(state.sweep_dir)
+    return print_summary(state)
 
 
-def _compose_and_run(arguments: list[str]) -> None:
+def _compose_and_run(arguments: list[str], state: SweepState) -> None:
     import hydra
 
     from harness.core.resolvers import register
-    from harness.sweeps.launch import run_job
+    from harness.sweeps.launch import SweepTask
 
     register()
-    entry = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(run_job)
-    with _hydra_raises(), _arguments(arguments):
+    entry = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(
+        SweepTask(state)
+    )
+    with environment({FULL_ERROR: "1"}), _arguments(arguments):  # Hydra then raises its errors
         entry()
-
-
-@contextlib.contextmanager
-def _hydra_raises() -> Iterator[None]:
-    """Hydra shall raise its errors, not print and exit; it asks this variable."""
-    before = os.environ.get(FULL_ERROR)
-    os.environ[FULL_ERROR] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[FULL_ERROR]
-        else:
-            os.environ[FULL_ERROR] = before
 
 
 @contextlib.contextmanager
@@ -101,54 +89,56 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def last_words(driver: launch.Driver) -> int:
-    """Print what came of all cells; the exit code."""
+def print_summary(state: SweepState) -> int:
+    """Print the outcome of all cells and return the exit code."""
     from harness.sweeps import progress
 
-    if driver.wanted:
-        not_run = len(driver.wanted - set(driver.records))
-        records = [driver.records[k] for k in sorted(driver.records)]
-        for line in progress.summary(records, earlier=len(driver.earlier), not_run=not_run):
+    if state.requested:
+        not_run = len(state.requested - set(state.records))
+        records = [state.records[k] for k in sorted(state.records)]
+        for line in progress.summary(records, already_complete=len(state.already_complete), not_run=not_run):
             print(line)
-        if len(driver.wanted) == 1 and records and records[0].status == "complete":
-            print(f"{next(iter(driver.records))}: {progress.score_text(records[0])}")
-        # a board without its partial records would be empty
+        if len(state.requested) == 1 and records and records[0].status == "complete":
+            print(f"{next(iter(state.records))}: {progress.score_text(records[0])}")
+        # without --partial the leaderboard would be empty
         limited = bool(records) and all(r.partial is not None for r in records)
         partial = " --partial" if limited else ""
-        for root in driver.roots:
+        for root in state.results_dirs:
             print(f"harness leaderboard {shlex.quote(_short(root))}{partial}")
-        for line in _archived(driver):
+        for line in _archived(state):
             print(line)
-    if driver.interrupted:
+    if state.interrupted:
         return 130
-    return 1 if driver.failed else 0
+    return 1 if state.failed else 0
 
 
-def _archived(driver: launch.Driver) -> list[str]:
-    """Where results are that were moved out of the way and have no successor."""
+def _archived(state: SweepState) -> list[str]:
+    """Name the archive of earlier results that no new result has replaced."""
     from harness.records.lifecycle import ARCHIVE
 
-    complete = {key for key, record in driver.records.items() if record.status == "complete"}
+    complete = {key for key, record in state.records.items() if record.status == "complete"}
     out = []
-    for root in driver.roots:
-        left = [Path(key) for key in driver.wanted - complete if root in Path(key).parents]
-        kept = [f for f in left if any((root / ARCHIVE).glob(f"*/{glob.escape(str(f.relative_to(root)))}"))]
-        if kept:
-            cells = "a cell that has" if len(kept) == 1 else f"{len(kept)} cells that have"
-            out.append(f"earlier results of {cells} none now are in {_short(root / ARCHIVE)}")
+    for root in state.results_dirs:
+        incomplete = [Path(key) for key in state.requested - complete if root in Path(key).parents]
+        archived = [
+            f for f in incomplete if any((root / ARCHIVE).glob(f"*/{glob.escape(str(f.relative_to(root)))}"))
+        ]
+        if archived:
+            cells = "1 cell" if len(archived) == 1 else f"{len(archived)} cells"
+            out.append(f"{cells} without a new result: the earlier results are in {_short(root / ARCHIVE)}")
     return out
 
 
 def _short(path: Path) -> str:
-    """Relative to the current directory where it lies below it."""
+    """The path, relative to the current directory if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
 
-def _tidy(sweep_dir: Path | None) -> None:
-    """A refused sweep leaves nothing: Hydra's folder for it goes, and those it made for that, if empty."""
+def _remove_empty(sweep_dir: Path | None) -> None:
+    """Remove Hydra's folder of a rejected sweep, and its parents if they are empty."""
     if (
         sweep_dir is None
         or not sweep_dir.is_dir()

@@ -87,7 +87,8 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "max_grad_norm": optional(number(low=1e-12)),
     },
     "logger": {
-        "name": choice("none", "csv", "tensorboard", "wandb"),
+        "name": text,
+        "_target_": optional(text),
         "mode": optional(choice("offline", "online", "disabled")),
         "project": optional(text),
         "entity": optional(text),

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from harness.core.files import write_atomic
+from harness.core.wandb_server import has_api_key
 from harness.errors import HarnessError
 from harness.leaderboard.html import page
 from harness.leaderboard.render import data as plain
@@ -75,7 +76,7 @@ def offline() -> str:
     if mode in ("offline", "disabled", "dryrun"):
         return f"WANDB_MODE={mode}"
     base = os.environ.get("WANDB_BASE_URL", HOST)
-    if not os.environ.get("WANDB_API_KEY") and not _in_netrc(urlparse(base).hostname or ""):
+    if not has_api_key(urlparse(base).hostname or ""):
         return "no API key: wandb login, or WANDB_API_KEY"
     place = urlparse(base)
     try:
@@ -83,15 +84,6 @@ def offline() -> str:
             return ""
     except OSError as e:
         return f"{base} cannot be reached: {e}"
-
-
-def _in_netrc(host: str) -> bool:
-    import netrc
-
-    try:
-        return netrc.netrc().authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
 
 
 def files(board: Board, data: dict[str, Any]) -> dict[str, str]:

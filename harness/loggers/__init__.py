@@ -1,1 +1,1 @@
-"""Experiment loggers: csv, TensorBoard and wandb."""
+"""Experiment loggers: CSV, TensorBoard and wandb, one module and one file in ``conf/logger`` per logger."""

@@ -1,108 +1,167 @@
-"""One wandb run a cell: its id is the cell's, so that what runs again is the same run; it ends as the cell.
+"""One wandb run per cell. Its id is the cell's, so a cell that runs again continues the same run.
 
-A run lies in ``wandb/`` in the cell's folder. A process that is killed cannot end its run: whoever wrote the
-cell's record does it afterwards (:func:`end_all`, ``python -m harness.loggers.wandb FOLDER...``), in a process
-of its own. What the killed run had on disk is read back from its file, a log in LevelDB's format
-(https://github.com/google/leveldb/blob/main/doc/log_format.md) of wandb's records, and kept.
+A run is stored in ``wandb/`` in the cell's folder. A process that is killed cannot finish its run: the
+process that writes the cell's record does that afterwards (:func:`finish_killed`, ``python -m
+harness.loggers.wandb FOLDER...``), in a subprocess. The points that the killed run had on disk are kept.
 """
 
 from __future__ import annotations
 
-import netrc
 import os
 import shutil
-import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core.files import utc_now
 from harness.core.redaction import shown_config
-from harness.errors import HarnessError
-from harness.loggers.factory import FOLDERS, Log, final_values, wandb_mode
+from harness.core.wandb_server import has_api_key, server, why_unreachable
+from harness.errors import HarnessError, did_you_mean
+from harness.loggers.base import CellLogger, LoggerConfig, final_values, logger_config
+from harness.loggers.wandb_files import read_curves
 from harness.records.cell import Cell
 from harness.records.record import Record, read_record
 
-ENDED = ".ended"
+if TYPE_CHECKING:
+    from wandb import Run
+
+Mode = Literal["offline", "online", "disabled"]
+
+FOLDER = "wandb"
+FINISHED = ".ended"
 STEP = "trainer/global_step"
-REACH_SECONDS = 5.0
-PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 FLUSH_SECONDS = 2.0
-LIMIT = 64  # bytes of a tag
-NAME_LIMIT = 128
-_BLOCK, _FILE_HEADER, _HEADER = 32768, 7, struct.Struct("<IHB")
+MAX_TAG, MAX_NAME = 64, 128
+MODES: dict[str, Mode] = {
+    "offline": "offline",
+    "online": "online",
+    "disabled": "disabled",
+    "dryrun": "offline",
+    "run": "online",
+}
 
 
-class WandbLog(Log):
+class WandbLogger(CellLogger):
     """The run of one cell, open until :meth:`close`."""
 
-    def __init__(self, cell: Cell, *, mode: str) -> None:
-        from pytorch_lightning.loggers import WandbLogger
+    package = "wandb"
+    output = FOLDER
 
+    def __init__(self, cell: Cell) -> None:
+        from pytorch_lightning.loggers import WandbLogger as LightningLogger
+
+        names = {
+            g: str((cell.config.get(g) or {}).get("name") or "") for g in ("task", "encoder", "strategy")
+        }
+        info = run_info(cell.config, id=run_id(cell.id, cell.seed), names=names, title=cell.title)
         self.folder = cell.folder
-        self.run = start(_facts(cell), folder=cell.folder, mode=mode)
-        self.lightning = WandbLogger(experiment=self.run)
+        self.run = start_run(info, folder=cell.folder, mode=wandb_mode(logger_config(cell)))
+        self.lightning = LightningLogger(experiment=self.run)
 
-    def final(self, record: Record) -> None:
+    @classmethod
+    def enabled(cls, config: LoggerConfig) -> bool:
+        return wandb_mode(config) != "disabled"
+
+    @classmethod
+    def check(cls, config: LoggerConfig) -> None:
+        """Raises HarnessError if wandb is missing, or online logging has no API key or no connection."""
+        super().check(config)
+        if wandb_mode(config) == "online":
+            check_online()
+
+    @classmethod
+    def fill_in(cls, config: MutableMapping[str, object], *, sweep: str | None) -> None:
+        """Set the mode from this process's environment, and the sweep as the group unless one is given."""
+        config["mode"] = wandb_mode(config)
+        config["group"] = config.get("group") or sweep
+
+    @classmethod
+    def end_killed_runs(
+        cls, records: Mapping[str, Record], cells: Sequence[Cell], *, note: Callable[[str], None]
+    ) -> None:
+        folders = []
+        for cell in cells:
+            record = records.get(str(cell.folder))
+            ran = record is not None and record.status != "skipped"
+            if record is not None and ran and not is_finished(cell.folder, since=record.started):
+                folders.append(cell.folder)
+        finish_killed(folders, note=note)
+
+    def log_final(self, record: Record) -> None:
         self.run.summary.update(final_values(record))
 
     def close(self, error: str | None) -> None:
         if error is not None:
             self.run.summary.update({"status": "failed", "reason": error})
         self.run.finish(exit_code=0 if error is None else 1)
-        mark_ended(self.folder)
+        mark_finished(self.folder)
+
+
+def wandb_mode(config: LoggerConfig) -> Mode:
+    """The configured mode, else that of $WANDB_MODE, else ``offline``.
+
+    Raises:
+        HarnessError: the variable has an invalid value.
+    """
+    mode = str(config.get("mode") or os.environ.get("WANDB_MODE") or "offline").lower()
+    if mode not in MODES:
+        raise HarnessError(f"WANDB_MODE={mode}: {did_you_mean(mode, list(MODES)[:3])}")
+    return MODES[mode]
 
 
 def run_id(cell: str, seed: int) -> str:
-    """The same whenever and wherever the cell runs."""
+    """The id of a cell's run, the same whenever and wherever the cell runs."""
     return f"{cell}-{seed}"
 
 
-def _facts(cell: Cell) -> dict[str, Any]:
-    """What wandb is told of a cell at the start."""
-    groups = ("task", "encoder", "strategy")
-    names = {g: str((cell.config.get(g) or {}).get("name") or "") for g in groups}
-    return facts(cell.config, id=run_id(cell.id, cell.seed), names=names, title=cell.title)
-
-
-def facts(config: Mapping[str, Any], *, id: str, names: Mapping[str, str], title: str) -> dict[str, Any]:
-    """Arguments of ``wandb.init`` for a cell.
+def run_info(
+    config: Mapping[str, object], *, id: str, names: Mapping[str, str], title: str
+) -> dict[str, object]:
+    """Arguments of ``wandb.init`` that describe a cell.
 
     Args:
-        config: resolved.
+        config: resolved; secrets and paths are removed.
         id: of the run.
         names: of task, encoder and strategy.
-        title: the run's name.
+        title: name of the run.
     """
-    logger = config.get("logger") or {}
-    tags = dict.fromkeys(t[:LIMIT] for t in (*names.values(), *(logger.get("tags") or ())) if t)
+    section = config.get("logger")
+    logger: Mapping[str, object] = section if isinstance(section, Mapping) else {}
+    given_tags = logger.get("tags")
+    more = [str(tag) for tag in given_tags] if isinstance(given_tags, list | tuple) else []
+    tags = dict.fromkeys(tag[:MAX_TAG] for tag in (*names.values(), *more) if tag)
+    entity = logger.get("entity")
     return {
         "id": id,
-        "name": title[-NAME_LIMIT:],
-        "project": logger.get("project") or "transfer-harness",
-        "entity": logger.get("entity"),
-        "group": (logger.get("group") or "")[-NAME_LIMIT:] or None,
-        "job_type": names["strategy"][:LIMIT],
+        "name": title[-MAX_NAME:],
+        "project": str(logger.get("project") or "transfer-harness"),
+        "entity": None if entity is None else str(entity),
+        "group": str(logger.get("group") or "")[-MAX_NAME:] or None,
+        "job_type": names["strategy"][:MAX_TAG],
         "tags": list(tags),
         "config": shown_config(config),
     }
 
 
-def start(facts: Mapping[str, Any], *, folder: Path, mode: str) -> Any:
-    """A new run; where the server cannot be reached any more, one on disk."""
+def start_run(info: Mapping[str, Any], *, folder: Path, mode: Mode) -> Run:
+    """Start a run below ``folder``; an offline one if the server has become unreachable.
+
+    Args:
+        info: arguments of ``wandb.init`` that describe the run.
+        folder: the run is stored in ``wandb/`` in this folder.
+        mode: from :func:`wandb_mode`.
+    """
     import wandb
 
     settings = wandb.Settings(
         silent=True,
-        console="off",  # the cell's log is beside it already
+        console="off",  # log.txt holds the output already
         save_code=False,
         disable_git=True,
         disable_code=True,
-        x_disable_meta=True,  # host, user, command line and paths are nobody's business
+        x_disable_meta=True,  # do not upload host, user, command line and paths
         x_disable_machine_info=True,
         x_disable_stats=True,
         x_save_requirements=False,
@@ -111,34 +170,34 @@ def start(facts: Mapping[str, Any], *, folder: Path, mode: str) -> Any:
     )
     if wandb.run is not None:
         wandb.run.finish()
-    arguments = {**facts, "dir": str(folder), "resume": "allow", "settings": settings}
     try:
-        run = wandb.init(mode=mode, **arguments)  # type: ignore[arg-type]
+        run = wandb.init(mode=mode, dir=str(folder), resume="allow", settings=settings, **info)
     except wandb.errors.Error as e:
         if mode != "online":
             raise
-        print(f"wandb: {e}; this run stays on disk, wandb sync uploads it", file=sys.stderr)
-        run = wandb.init(mode="offline", **arguments)
+        print(f"wandb: {e}; this run is kept on disk, and wandb sync uploads it", file=sys.stderr)
+        run = wandb.init(mode="offline", dir=str(folder), resume="allow", settings=settings, **info)
     run.define_metric(STEP)
     run.define_metric("*", step_metric=STEP, step_sync=True)
     return run
 
 
-def mark_ended(folder: Path) -> None:
-    (folder / FOLDERS["wandb"]).mkdir(exist_ok=True)
-    (folder / FOLDERS["wandb"] / ENDED).write_text(utc_now())
+def mark_finished(folder: Path) -> None:
+    """Note that the run in a cell's folder is finished."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    (folder / FOLDER / FINISHED).write_text(utc_now())
 
 
-def ended(folder: Path, *, since: str) -> bool:
-    """Whether the run of the attempt that began at ``since`` was ended."""
+def is_finished(folder: Path, *, since: str) -> bool:
+    """Whether the run of the attempt that started at ``since`` was finished."""
     try:
-        return (folder / FOLDERS["wandb"] / ENDED).read_text() >= since[:19]
+        return (folder / FOLDER / FINISHED).read_text() >= since[:19]
     except OSError:
         return False
 
 
-def end_all(folders: Sequence[Path], *, note: Callable[[str], None]) -> None:
-    """End the runs of cells that were killed, as failed and with the reason in their records."""
+def finish_killed(folders: Sequence[Path], *, note: Callable[[str], None]) -> None:
+    """Finish the runs of killed cells as failed, with the reasons in their records, in a subprocess."""
     if not folders:
         return
     command = [sys.executable, "-m", "harness.loggers.wandb", *map(str, folders)]
@@ -148,105 +207,48 @@ def end_all(folders: Sequence[Path], *, note: Callable[[str], None]) -> None:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=60 + 10 * len(folders),
         )  # fmt: skip
-        failed = done.stderr.strip().splitlines()[-1:] if done.returncode else []
+        errors = done.stderr.strip().splitlines()[-1:] if done.returncode else []
     except (OSError, subprocess.SubprocessError) as e:
-        failed = [str(e)]
-    for line in failed:
-        note(f"wandb: {len(folders)} runs of killed cells could not be ended ({line})")
+        errors = [str(e)]
+    for error in errors:
+        note(f"wandb: the runs of {len(folders)} killed cells could not be finished ({error})")
 
 
-def end(folder: Path) -> None:
-    """End the cut-off run of the cell in ``folder`` as its record says: one run on disk, with what it had."""
+def finish(folder: Path) -> None:
+    """Replace the unfinished runs in a cell's folder by one with their points and the record's outcome."""
     from harness.config.stored import read_config
 
     config, record = read_config(folder), read_record(folder)
-    place = folder / FOLDERS["wandb"]
-    points = [p for file in sorted(place.glob("*run-*/run-*.wandb")) for p in curve(file)]
-    shutil.rmtree(place, ignore_errors=True)
+    points = read_curves(folder / FOLDER)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
     names = {"task": record.task, "encoder": record.encoder, "strategy": record.strategy}
     title = "/".join([*names.values(), record.cell, f"seed-{record.seed}"])
-    told = facts(config, id=run_id(record.cell, record.seed), names=names, title=title)
-    run = start(told, folder=folder, mode=wandb_mode(config.get("logger") or {}))
+    info = run_info(config, id=run_id(record.cell, record.seed), names=names, title=title)
+    run = start_run(info, folder=folder, mode=wandb_mode(config.get("logger") or {}))
     for point in points:
         run.log(point)
     run.summary.update(final_values(record))
     run.finish(exit_code=0 if record.status == "complete" else 1)
-    mark_ended(folder)
-
-
-def curve(file: Path) -> list[dict[str, Any]]:
-    """The points that a run's file holds, as they were logged."""
-    import json
-
-    out = []
-    for record in read_run(file):
-        if record.HasField("history"):
-            items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
-            out.append({k: v for k, v in items.items() if not k.startswith("_")})
-    return out
-
-
-def read_run(file: Path) -> Iterator[Any]:
-    """wandb's records in a run's file, as far as they are whole."""
-    from wandb.proto import wandb_internal_pb2
-
-    pb: Any = wandb_internal_pb2
-    for content in _chunks(file.read_bytes()):
-        record = pb.Record()
-        record.ParseFromString(content)
-        yield record
-
-
-def _chunks(data: bytes) -> Iterator[bytes]:
-    at, parts = _FILE_HEADER, b""
-    while at + _HEADER.size <= len(data):
-        left = _BLOCK - at % _BLOCK
-        if left < _HEADER.size:  # too little for a header: padding
-            at += left
-            continue
-        _, length, kind = _HEADER.unpack_from(data, at)
-        begin = at + _HEADER.size
-        if not 1 <= kind <= 4 or begin + length > len(data):
-            return
-        parts = data[begin : begin + length] if kind in (1, 2) else parts + data[begin : begin + length]
-        if kind in (1, 4):
-            yield parts
-        at = begin + length
+    mark_finished(folder)
 
 
 def check_online() -> None:
-    """Raises HarnessError when online logging has no key, or no way to its server; nothing asks the user."""
-    base = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai")
-    host, port = base.hostname or "", base.port or (80 if base.scheme == "http" else 443)
-    mend = "logger.mode=offline keeps the runs on disk, and wandb sync uploads them later"
-    if not _has_key(host):
+    """Check that online logging can work, without prompting the user.
+
+    Raises:
+        HarnessError: there is no API key, or no connection to the server.
+    """
+    host, port = server()
+    fix = "logger.mode=offline keeps the runs on disk, and wandb sync uploads them later"
+    if not has_api_key(host):
         raise HarnessError(
             f"logger.mode=online: there is no API key for {host}; set WANDB_API_KEY in the environment or "
-            f"run `wandb login`; {mend}"
+            f"run `wandb login`; {fix}"
         )
-    if any(
-        os.environ.get(n) for n in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
-    ):
-        return
-    try:
-        socket.create_connection((host, port), timeout=REACH_SECONDS).close()
-    except OSError as e:
-        raise HarnessError(f"logger.mode=online: {host} cannot be reached ({e}); {mend}") from e
-
-
-def _has_key(host: str) -> bool:
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    files = [os.environ["NETRC"]] if os.environ.get("NETRC") else ["~/.netrc", "~/_netrc"]
-    for name in files:
-        try:
-            if netrc.netrc(os.path.expanduser(name)).authenticators(host):
-                return True
-        except (OSError, netrc.NetrcParseError):
-            continue
-    return False
+    if error := why_unreachable(host, port):
+        raise HarnessError(f"logger.mode=online: {host} cannot be reached ({error}); {fix}")
 
 
 if __name__ == "__main__":
     for _folder in sys.argv[1:]:
-        end(Path(_folder))
+        finish(Path(_folder))

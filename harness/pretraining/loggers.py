@@ -15,10 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
-from harness.loggers.factory import wandb_mode
+from harness.errors import HarnessError, describe_error
+from harness.loggers.wandb import Mode, wandb_mode
 from harness.pretraining.base import Outcome, Run
-from harness.processes.worker import last_lines
 
 WANDB = "wandb"
 PROJECT = "transfer-harness-pretrain"
@@ -94,18 +93,19 @@ class Log:
             try:
                 return self._open_wandb(mode, step)
             except Exception as e:
-                self.run.say(f"trainer.logger=wandb could not be started: {last_lines(e)}")
+                self.run.say(f"trainer.logger=wandb could not be started: {describe_error(e)}")
         return False
 
-    def _open_wandb(self, mode: str, step: int) -> Any:
+    def _open_wandb(self, mode: Mode, step: int) -> Any:
         from pytorch_lightning.loggers import WandbLogger
 
-        from harness.loggers.wandb import STEP, curve, start
+        from harness.loggers.wandb import STEP, start_run
+        from harness.loggers.wandb_files import read_curves
 
         place = self.run.work / WANDB
-        points = [p for file in sorted(place.glob("*run-*/run-*.wandb")) for p in curve(file)]
+        points = read_curves(place)
         shutil.rmtree(place, ignore_errors=True)
-        self._wandb = start(self.run.about, folder=self.run.work, mode=mode)
+        self._wandb = start_run(self.run.about, folder=self.run.work, mode=mode)
         for point in points:
             if point.get(STEP, step) < step:
                 self._wandb.log(point)
@@ -120,14 +120,14 @@ class Log:
         if outcome is not None:
             self._wandb.summary.update({"status": "complete", **numbers(outcome)})
         if error is not None:
-            self._wandb.summary.update({"status": "failed", "reason": last_lines(error)})
+            self._wandb.summary.update({"status": "failed", "reason": describe_error(error)})
         self._wandb.finish(exit_code=0 if error is None else 1)
 
     def _quietly(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as e:
-            self.run.say(f"the logger failed: {last_lines(e)}")
+            self.run.say(f"the logger failed: {describe_error(e)}")
 
 
 def numbers(outcome: Outcome) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Worker processes: the warm fork server, device slots and ranks."""
+"""Worker processes: the preloaded fork server, device slots and ranks."""

@@ -1,7 +1,7 @@
-"""What the warm server imports first: when its launcher was killed, the folder of their sockets goes with it.
+"""First import of the fork server: removes the folder of the launcher's sockets if the launcher was killed.
 
-A launcher that ends by itself removes that folder; one that is killed cannot. The processes that the server
-forks leave without running what is registered here.
+A launcher that exits normally removes that folder itself. The processes that the server forks exit without
+running the handler registered here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shutil
 
 SOCKETS = "HARNESS_SOCKETS"
-"""Environment variable: the launcher's process and its folder, ``PID:FOLDER``."""
+"""Environment variable: process id and socket folder of the launcher, ``PID:FOLDER``."""
 
 
 def _remove(launcher: int, folder: str) -> None:
@@ -20,6 +20,6 @@ def _remove(launcher: int, folder: str) -> None:
 
 
 _pid, _, _folder = os.environ.get(SOCKETS, "").partition(":")
-# a cell of several ranks has a server of its own, in the same folder
+# a cell with several ranks has a nested server that uses the same folder: only the outer one removes it
 if _folder and os.getppid() == int(_pid):
     atexit.register(_remove, int(_pid), _folder)

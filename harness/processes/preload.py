@@ -1,6 +1,6 @@
-"""What the warm server imports once, so that the children forked from it need not.
+"""Modules that the fork server imports once, so that the workers forked from it start quickly.
 
-Nothing here may touch CUDA: a process that did cannot fork into children that use it.
+Nothing here may initialise CUDA: a process that has cannot fork workers that use it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MODULES = (
     "transformers",
     "harness.processes.worker",
     "harness.training.run",
-    # what the first use of these would import in every child anew
+    # imported lazily by libraries at first use, which would be repeated in every worker
     "pandas",
-    "pyarrow.pandas_compat",  # at the first table that is written
+    "pyarrow.pandas_compat",  # at the first table written
     "pyarrow.parquet",
     "safetensors.torch",
     "torch._dynamo",
@@ -34,17 +34,17 @@ MODULES = (
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     for _name in MODULES:
-        # a module that fails here fails again in the child, where its cell's log shows why
+        # a module that fails here fails again in the worker, whose log shows the reason
         with contextlib.suppress(Exception):
             importlib.import_module(_name)
 
-    # the names that transformers rewrites on loading: a thousand patterns compiled at first use, and one more
-    # for each tensor of a checkpoint, which Python remembers. No model is loaded here (these have no memory):
-    # tensor work would start threads, and what a fork leaves of those hangs
+    # transformers compiles about a thousand regular expressions at first use to rename checkpoint weights,
+    # and one more per tensor; re caches them. The models are on the meta device: real tensor operations would
+    # start threads, and a fork of a multi-threaded process can deadlock
     with contextlib.suppress(Exception):
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+        from transformers import conversion_mapping
 
-        get_checkpoint_conversion_mapping("bert")
+        conversion_mapping.get_checkpoint_conversion_mapping("bert")  # type: ignore[no-untyped-call]
     with contextlib.suppress(Exception):
         import torch
         from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
@@ -56,13 +56,13 @@ with warnings.catch_warnings():
                     WeightRenaming(name, name)
         del model
 
-    # what every record says of the code, the same for all cells of the server
+    # cached: the same for the records of all cells of this server
     with contextlib.suppress(Exception):
         from harness.core import provenance
 
         provenance.versions()
         provenance.git_state()
 
-# what is alive now never dies: keeping the collector away from it keeps the pages shared with the children
+# hidden from the garbage collector, the objects alive now keep their pages shared with the workers
 gc.collect()
 gc.freeze()

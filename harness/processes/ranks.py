@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core.events import Progress
-from harness.errors import HarnessError
+from harness.errors import HarnessError, describe_error
 from harness.processes import worker
 from harness.processes.forkserver import start_server
 from harness.records.cell import Cell
@@ -207,7 +207,7 @@ def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
 
         traceback.print_exc()
         lost = is_peer_error(error)
-        message = worker.last_lines(error)
+        message = describe_error(error)
         if not isinstance(error, HarnessError):  # an error in the cell is the same on every rank
             message = f"rank {seat.rank} of {seat.size}: {message}"
         with contextlib.suppress(OSError):
@@ -241,7 +241,7 @@ def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
         with contextlib.suppress(OSError):
             pipe.send(("event", event))
 
-    worker.load(seat.runner)(cell, tell if world.first else _silent, world)
+    worker.load_function(seat.runner)(cell, tell if world.first else _silent, world)
     world.close()
 
 

@@ -1,9 +1,8 @@
-"""What runs in the process of one cell: its own session, its own log, and an end when the driver ends."""
+"""The worker process of one cell: its own session and log file; it exits when the driver exits."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import importlib
 import os
@@ -12,12 +11,13 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
+from harness.errors import describe_error
 from harness.records.cell import Cell
 from harness.records.record import LOG
 
@@ -26,21 +26,21 @@ DISTRIBUTED = (
     "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT",
 )  # fmt: skip
-"""What a launcher of processes leaves in the environment: a cell is nobody's rank."""
+"""Variables set by process launchers such as torchrun; removed, because a cell is not one of their ranks."""
 EVENT_SECONDS = 0.1
 forkable = False
-"""True in a process that has done nothing but become a cell's: what it forks is sound."""
+"""True in a worker process: it has no threads or CUDA state yet that would make a fork unsafe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What a child is told.
+class WorkerSpec:
+    """What a worker process needs to run one cell.
 
     Attributes:
-        runner: ``module:function`` called as ``function(cell, progress)``.
-        devices: CUDA_VISIBLE_DEVICES, None = as it is.
-        threads: CPU threads.
-        slots: how many cells may run beside each other on this machine; the record says so.
+        runner: ``module:function``, called as ``function(cell, progress)``.
+        devices: value of CUDA_VISIBLE_DEVICES; None leaves it unchanged.
+        threads: number of CPU threads.
+        slots: number of cells that may run at the same time on this machine; stored in the record.
     """
 
     cell: Cell
@@ -50,40 +50,40 @@ class Job:
     slots: int = 1
 
 
-class Reporter:
-    """Sends progress events to the driver, at most one every 0.1 s unless more than a count changed."""
+class ProgressReporter:
+    """Sends progress events to the driver, at most one per 0.1 s unless more than a counter has changed."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._last: dict[str, Any] = {}
+        self._last: Mapping[str, object] = {}
         self._sent = 0.0
 
-    def __call__(self, event: dict[str, Any]) -> None:
+    def __call__(self, event: Mapping[str, object]) -> None:
         now = time.monotonic()
         same = all(event.get(k) == self._last.get(k) for k in ("phase", "epoch", "score", "message"))
         if same and now - self._sent < EVENT_SECONDS and event.get("done") != event.get("total"):
             return
         self._last, self._sent = dict(event), now
-        # a driver that is gone is the watcher's business
+        # a closed pipe means that the driver is gone: _exit_with_driver handles that
         with contextlib.suppress(OSError):
             self._pipe.send(("event", dict(event)))
 
 
-def main(pipe: Connection, job: Job) -> None:
-    """Run one cell. A failure's traceback goes to the log, its last lines to the driver; exit code 1 then."""
+def main(pipe: Connection, spec: WorkerSpec) -> None:
+    """Run one cell; on failure, log the traceback, send the error to the driver and exit with code 1."""
     global forkable
-    _own_session()
+    _start_session()
     try:
-        _redirect_output(job.cell.folder / LOG)
-        _set_environment(job)
-        threading.Thread(target=_die_with_driver, args=(pipe,), daemon=True).start()
+        _redirect_output(spec.cell.folder / LOG)
+        _set_environment(spec)
+        threading.Thread(target=_exit_with_driver, args=(pipe,), daemon=True).start()
         forkable = True
-        load(job.runner)(job.cell, Reporter(pipe))
+        load_function(spec.runner)(spec.cell, ProgressReporter(pipe))
     except BaseException as error:
-        with contextlib.suppress(OSError):  # the disk may be full: the driver is told all the same
+        with contextlib.suppress(OSError):  # even if the disk is full, the driver must get the error
             traceback.print_exc()
         with contextlib.suppress(OSError):
-            pipe.send(("error", last_lines(error)))
+            pipe.send(("error", describe_error(error)))
         sys.exit(1)
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -93,28 +93,18 @@ def main(pipe: Connection, job: Job) -> None:
         pipe.send(("done", None))
 
 
-def load(dotted: str) -> Any:
-    """The function that ``module:function`` names."""
+def load_function(dotted: str) -> Callable[..., Any]:
+    """Import the function named by ``module:function``."""
     module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
 
 
-def last_lines(error: BaseException) -> str:
-    """The error and the place it comes from, short enough for a record."""
-    if isinstance(error, HarnessError):
-        return str(error)
-    said = "".join(traceback.format_exception_only(error)).strip()[-2000:]
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{said}: there is no room left; make some and run the same command again"
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{said}\n({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else said
-
-
-def _own_session() -> None:
-    """A group of its own: it is killed with its data workers, and Ctrl-C reaches the driver only."""
+def _start_session() -> None:
+    """Start a new process group: it is killed with its data workers, and Ctrl-C reaches only the driver."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # when memory runs out the kernel shall take a cell, not the driver
+    # when memory runs out, the kernel should kill a cell rather than the driver
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 
@@ -133,21 +123,21 @@ def _redirect_output(log: Path) -> None:
     faulthandler.enable(sys.stderr)
 
 
-def _set_environment(job: Job) -> None:
-    """Before CUDA is initialised; the libraries that are loaded already take their threads by a call."""
+def _set_environment(spec: WorkerSpec) -> None:
+    """Set devices and threads before CUDA is initialised; loaded libraries need a call instead."""
     for name in DISTRIBUTED:
         os.environ.pop(name, None)
-    if job.devices is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = job.devices
+    if spec.devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = spec.devices
     for name in THREAD_VARIABLES:
-        os.environ[name] = str(job.threads)
-    os.environ["HARNESS_SLOTS"] = str(job.slots)
+        os.environ[name] = str(spec.threads)
+    os.environ["HARNESS_SLOTS"] = str(spec.slots)
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(job.threads)
+        sys.modules["torch"].set_num_threads(spec.threads)
 
 
-def _die_with_driver(pipe: Connection) -> None:
-    """The pipe's other end is held by the driver alone: its end is the driver's end, however it came."""
+def _exit_with_driver(pipe: Connection) -> None:
+    """Kill this process group when the driver, the only holder of the pipe's other end, is gone."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.recv()

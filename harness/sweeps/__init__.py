@@ -1,1 +1,1 @@
-"""Sweeps: planning, pre-flight checks, and the process pool."""
+"""Sweeps: planning, pre-flight checks, and the process pools that run cells."""

@@ -1,13 +1,13 @@
-"""What is looked at before a sweep computes anything: places, loggers, data, and what will not be made anew.
+"""Pre-flight checks of a sweep: folders, loggers and data. Imports neither torch nor Hydra.
 
-A slip in any job refuses the whole command. Imports neither torch nor Hydra.
+An error in any job rejects the whole command before anything is computed.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.config import resolve
@@ -15,85 +15,91 @@ from harness.core.fingerprint import data_fingerprint
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.records.cell import Cell
-from harness.sweeps.plan import Plan
-
-LEFT_BESIDE = (
-    ("trainer", "save", True, "model.safetensors"),
-    ("logger", "name", "csv", "metrics.csv"),
-    *(("logger", "name", name, folder) for name, folder in factory.FOLDERS.items()),
-)
-"""Settings that change no result but leave a file beside the record."""
+from harness.sweeps.plan import SweepPlan
 
 
 def check_writable(results_dir: str | Path) -> Path:
-    """The results folder, absolute. Nothing is made.
+    """Return the results folder as an absolute path; nothing is created.
 
     Raises:
-        HarnessError: it cannot be made or written; the message names the path that is in the way.
+        HarnessError: it cannot be created or written; the message names the path that prevents it.
     """
-    wanted = Path(results_dir).expanduser().absolute()
-    place = wanted
-    while not place.exists() and place != place.parent:
-        if place.is_symlink():
+    folder = Path(results_dir).expanduser().absolute()
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        if existing.is_symlink():
             raise HarnessError(
-                f"results_dir={wanted}: {place} is a link to {os.readlink(place)}, which is not there"
+                f"results_dir={folder}: {existing} is a link to {os.readlink(existing)}, which does not exist"
             )
-        place = place.parent
-    if not place.is_dir():
-        raise HarnessError(f"results_dir={wanted}: {place} is a file, not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise HarnessError(f"results_dir={wanted}: {place} cannot be written; choose another results_dir")
-    return wanted
+        existing = existing.parent
+    if not existing.is_dir():
+        raise HarnessError(f"results_dir={folder}: {existing} is a file, not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise HarnessError(f"results_dir={folder}: {existing} is not writable; choose another results_dir")
+    return folder
 
 
-def note_unsaved(plan: Plan) -> None:
-    """Say that cells which are complete do not get what was asked for now: it changes no result, so it makes
-    no other cell."""
-    for section, key, value, file in LEFT_BESIDE:
-        asked = [c for c in plan.complete if (c.config.get(section) or {}).get(key) == value]
-        lacking = [c for c in asked if not (c.folder / file).exists()]
-        if lacking:
-            complain(
-                f"{section}.{key}: {len(lacking)} complete cells have no {file} and stay as they are, first "
-                f"{lacking[0].title}; overwrite=always runs them again"
-            )
+def warn_of_missing_outputs(plan: SweepPlan) -> None:
+    """Warn if complete cells lack an optional output that the command requests.
+
+    Saved weights and logs do not change results, so they are not part of the cell id.
+    """
+    missing: dict[tuple[str, str], list[Cell]] = {}
+    for cell in plan.complete:
+        for key, name in _optional_outputs(cell):
+            if not (cell.folder / name).exists():
+                missing.setdefault((key, name), []).append(cell)
+    for (key, name), cells in missing.items():
+        warn(
+            f"{key}: {len(cells)} complete cells have no {name} and are not run again (first: "
+            f"{cells[0].title}); overwrite=always runs them again"
+        )
+
+
+def _optional_outputs(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Keys and the file or folder beside the record that each requests."""
+    if (cell.config.get("trainer") or {}).get("save"):
+        yield "trainer.save", "model.safetensors"
+    logger = factory.logger_class(cell)
+    if logger is not None and logger.output:
+        yield "logger.name", logger.output
 
 
 def check_cells(cells: Sequence[Cell]) -> None:
-    """What is refused before anything runs.
+    """Check everything that can be checked before the first cell runs.
 
     Raises:
-        HarnessError: loggers that cannot work, data that cannot be read or trained on.
+        HarnessError: a logger cannot work, or data that cannot be read or trained on.
     """
     factory.check(cells)
     check_data(cells)
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Read each data set once before anything computes, so that a wrong column costs no cell, and say what a
-    reader of the results should know of it.
+    """Read each data set once, so that a wrong column fails early, and print the notes on the data.
 
     Raises:
         HarnessError: data that cannot be read or trained on; no cell has been run.
     """
-    seen: set[str] = set()
-    said: set[str] = set()
+    checked: set[str] = set()
+    printed: set[str] = set()
     for cell in cells:
         trainer = cell.config.get("trainer") or {}
         parts = [cell.config["task"], cell.config.get("limit"), trainer.get("select"), cell.files.get("task")]
         key = data_fingerprint(parts)
-        if key in seen:
+        if key in checked:
             continue
-        seen.add(key)
+        checked.add(key)
         try:
             task, splits = resolve.read_data(cell)
         except HarnessError as e:
-            raise HarnessError(f"{e}\n(found before anything was run; cell {cell.title})") from e
+            raise HarnessError(f"{e}\n(in cell {cell.title}; nothing has been run)") from e
         for note in (f"{task.name}: {note}" for note in splits.notes):
-            if note not in said:  # sizes and other options read the same files again
-                complain(note)
-            said.add(note)
+            if note not in printed:  # training sizes and other options read the same files again
+                warn(note)
+            printed.add(note)
 
 
-def complain(text: str) -> None:
+def warn(text: str) -> None:
+    """Print to standard error."""
     print(text, file=sys.stderr)

@@ -1,81 +1,70 @@
-"""A Hydra job becomes a cell: identity, skip if done, isolation, failure.
+"""From Hydra jobs to cells: resolve, skip complete ones, run the rest, and record failures.
 
-A sweep is decided before it computes: every job is composed and resolved first, and a bad configuration or a
-missing file in any of them refuses the whole (it is a slip in the command, not a failed cell). Then complete
-cells are left alone, senseless ones recorded as skipped, and the rest run on slots (:mod:`harness.sweeps.pool`).
-This module imports neither torch nor, before it is needed, Hydra.
+A sweep is decided before anything is computed: every job is composed and resolved first, and a bad
+configuration or a missing file in any of them rejects the whole command (it is a mistake in the command, not
+a failed cell). Then complete cells are left unchanged, cells that make no sense are recorded as skipped, and
+the others run on slots (:mod:`harness.sweeps.pool`). This module imports Hydra only when needed, never torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from harness.config import resolve
 from harness.config.composer import Composer, given_overrides
 from harness.errors import HarnessError
 from harness.loggers import factory
-from harness.processes.slots import Slot, cpu_share, make_slots
+from harness.processes.slots import DeviceSlot, cpu_share, make_slots
 from harness.records.cell import Cell
 from harness.records.record import Record
-from harness.sweeps.checks import check_cells, check_writable, note_unsaved
-from harness.sweeps.clusters.pool import ClusterPool, Engine
-from harness.sweeps.plan import Plan, describe, make_plan
-from harness.sweeps.pool import PRELOAD, Pool
-from harness.sweeps.progress import Counts, PlainDisplay, SilentDisplay, make_display
+from harness.sweeps.base_pool import BasePool, Display
+from harness.sweeps.checks import check_cells, check_writable, warn_of_missing_outputs
+from harness.sweeps.clusters.pool import AnyEngine, ClusterPool
+from harness.sweeps.plan import SweepPlan, describe, make_plan
+from harness.sweeps.pool import PRELOAD, LocalPool
+from harness.sweeps.progress import PlainDisplay, SilentDisplay, SweepCounts, make_display
+from harness.sweeps.state import SweepState
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
     from omegaconf import DictConfig
 
 RUNNER = "harness.training.run:run_cell"
+Connect = Callable[[Sequence[Cell]], AnyEngine]
+"""Connects to a cluster that runs these cells."""
 
 
 class CellFailed(Exception):
-    """A cell failed in a process that is not the driver's; the message is its title and reason."""
+    """A cell failed in a process other than the driver's; the message is its title and the reason."""
 
 
-@dataclass(slots=True)
-class Driver:
-    """What the process at the terminal remembers over all batches of a command.
+@dataclass(eq=False)
+class SweepTask:
+    """Hydra's task function: runs one job, and hands the command's state to the launcher plugins.
 
     Attributes:
-        records: by folder.
-        earlier: folders whose record was complete before.
-        roots: results folders, in order.
-        wanted: folders of all cells asked for.
-        sweep_dir: Hydra's folder for this sweep.
-        error: what stopped a single job before it ran.
-        stopped: no further batch is to be run.
-        interrupted: the user pressed Ctrl-C.
+        state: None in a process that another launcher has started.
     """
 
-    records: dict[str, Record] = field(default_factory=dict)
-    earlier: set[str] = field(default_factory=set)
-    roots: dict[Path, None] = field(default_factory=dict)
-    wanted: set[str] = field(default_factory=set)
-    sweep_dir: Path | None = None
-    error: Exception | None = None
-    stopped: bool = False
-    interrupted: bool = False
+    state: SweepState | None = None
 
-    @property
-    def failed(self) -> bool:
-        return any(r.status in ("failed", "timeout") for r in self.records.values())
+    def __call__(self, config: DictConfig) -> float | None:
+        return run_job(config, state=self.state)
+
+    def __reduce__(self) -> tuple[type[SweepTask], tuple[()]]:
+        """Pickle without the state: it belongs to the process at the terminal."""
+        return SweepTask, ()
 
 
-driver: Driver | None = None
-"""Set by the command line; None where a cluster's launcher runs :func:`run_job` in a process of its own."""
-
-
-def before_sweep(config: DictConfig) -> None:
-    """Refuse what cannot work before Hydra makes the sweep's folder."""
+def before_sweep(config: DictConfig, state: SweepState | None) -> None:
+    """Reject an unusable results folder before Hydra creates the folder of the sweep."""
     check_writable(str(config.results_dir))
-    if driver is not None:
-        driver.sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+    if state is not None:
+        state.sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
 
 
 def launch(
@@ -83,51 +72,65 @@ def launch(
     job_overrides: Sequence[Sequence[str]],
     *,
     composer: Composer,
-    slots: Any = "auto",
+    state: SweepState | None,
+    slots: object = "auto",
     cells_per_device: int = 1,
-    connect: Callable[[Sequence[Cell]], Engine] | None = None,
+    connect: Connect | None = None,
 ) -> list[JobReturn]:
-    """What our launchers do with a batch of jobs; one return each, the dev score or None as its value.
+    """Run a batch of jobs; used by our launcher plugins.
 
     Args:
-        config, job_overrides: Hydra's.
+        config, job_overrides: as Hydra passes them.
         composer: composes the jobs.
-        slots, cells_per_device: of this machine.
-        connect: gives the cluster that the cells run on instead; called when all are known to be sound.
+        state: is updated.
+        slots, cells_per_device: slots of this machine.
+        connect: connects to the cluster that runs the cells instead; called after all checks have passed.
+
+    Returns:
+        one JobReturn per job, with the dev score (or None) as its value.
 
     Raises:
-        HarnessError: a job's configuration is bad; no cell has been run.
+        HarnessError: the configuration of a job is invalid; no cell has been run.
         KeyboardInterrupt: the user stopped the sweep.
     """
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
-    cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
+    cells = [
+        _prepare(job, given=given, differing=o, state=state)
+        for (job, given), o in zip(jobs, job_overrides, strict=True)
+    ]
     local = connect is None
-    places = _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [Slot(None, 1)]
-    dry = _dry(cells)
+    free = (
+        _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [DeviceSlot(None, 1)]
+    )
+    dry = _is_dry_run(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
-    check_cells(plan.todo)
-    note_unsaved(plan)
+    check_cells(plan.to_run)
+    warn_of_missing_outputs(plan)
     if dry:
-        _show(cells, plan, slots=len(places))
-    if dry:
-        records = plan.known
-    elif connect is None or not plan.todo:
-        records = execute(cells, plan, slots=places)
+        _print_plan(cells, plan, slots=len(free))
+        records = plan.settled
+    elif connect is None or not plan.to_run:
+        records = execute(cells, plan, slots=free, state=state)
     else:
-        with contextlib.closing(connect(plan.todo)) as engine:
-            records = execute(cells, plan, slots=[Slot(None, 1)] * engine.width, engine=engine)
+        with contextlib.closing(connect(plan.to_run)) as engine:
+            cluster = [DeviceSlot(None, 1)] * engine.width
+            records = execute(cells, plan, slots=cluster, engine=engine, state=state)
     return [
         _job_return(job, overrides=o, cell=cell, record=records.get(str(cell.folder)))
         for (job, _), o, cell in zip(jobs, job_overrides, cells, strict=True)
     ]
 
 
-def run_job(config: DictConfig) -> float | None:
-    """The task function of a single run and of launchers that are not ours: the dev score, None without one.
+def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | None:
+    """Run a single job; also used by launchers other than ours. Returns the dev score, or None.
+
+    Args:
+        config: composed by Hydra.
+        state: of the command; None in a process that another launcher has started.
 
     Raises:
-        HarnessError: the configuration is bad (kept in :data:`driver` for a single run).
-        CellFailed: the cell failed, outside the driver's process.
+        HarnessError: the configuration is invalid (for a single run it is stored in ``state.error`` instead).
+        CellFailed: the cell failed, without a ``state`` to report it to.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -138,76 +141,85 @@ def run_job(config: DictConfig) -> float | None:
     try:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
-        cell = _prepare({str(k): v for k, v in job.items()}, given=given_overrides(), where=())
-        plan = make_plan({str(cell.folder): cell}, dry=_dry([cell]))
-        check_cells(plan.todo)
+        cell = _prepare(
+            {str(k): v for k, v in job.items()}, given=given_overrides(), differing=(), state=state
+        )
+        plan = make_plan({str(cell.folder): cell}, dry=_is_dry_run([cell]))
+        check_cells(plan.to_run)
     except (HarnessError, OmegaConfBaseException) as e:
-        if driver is None or _is_multirun():
+        if state is None or _is_multirun():
             raise
-        driver.error = e
+        state.error = e
         return None
-    if _dry([cell]):
-        _show([cell], plan, slots=1)
+    if _is_dry_run([cell]):
+        _print_plan([cell], plan, slots=1)
         return None
-    if driver is not None:
+    if state is not None:
         first = _slots_for([cell], slots="auto", cells_per_device=1)[0]
-        record = execute([cell], plan, slots=[Slot(first.devices, cpu_share(1))]).get(str(cell.folder))
-    else:
-        quiet = SilentDisplay(Counts(expect=1))
-        record = execute([cell], plan, slots=[Slot(None, cpu_share(1))], display=quiet).get(str(cell.folder))
-        if record is not None and record.status in ("failed", "timeout"):
-            raise CellFailed(f"{cell.title}: {record.reason}")
+        slot = DeviceSlot(first.devices, cpu_share(1))
+        return dev_score(execute([cell], plan, slots=[slot], state=state).get(str(cell.folder)))
+    silent, slot = SilentDisplay(SweepCounts(total=1)), DeviceSlot(None, cpu_share(1))
+    record = execute([cell], plan, slots=[slot], display=silent).get(str(cell.folder))
+    if record is not None and record.status in ("failed", "timeout"):
+        raise CellFailed(f"{cell.title}: {record.reason}")
     return dev_score(record)
 
 
 def execute(
     cells: Sequence[Cell],
-    plan: Plan,
+    plan: SweepPlan,
     *,
-    slots: Sequence[Slot],
+    slots: Sequence[DeviceSlot],
+    state: SweepState | None = None,
     display: PlainDisplay | None = None,
-    engine: Engine | None = None,
+    engine: AnyEngine | None = None,
 ) -> dict[str, Record]:
-    """Bring the cells to their records, by folder; cells of the same folder are one.
+    """Run the cells of a plan and return all records by folder; cells with the same folder are one cell.
 
     Args:
-        cells: all that were asked for.
-        plan: what :func:`harness.sweeps.plan.make_plan` decided of them.
-        slots, display: where they run, and who is told.
-        engine: the cluster that runs them; this machine without one.
+        cells: all requested cells.
+        plan: from :func:`harness.sweeps.plan.make_plan`.
+        slots: where the cells run.
+        state: is updated.
+        display: default: chosen by whether standard error is a terminal.
+        engine: the cluster that runs the cells; None = this machine.
 
     Raises:
-        KeyboardInterrupt: the user stopped it; what was running or waiting is left to be run again.
+        KeyboardInterrupt: the user stopped the sweep; running and waiting cells can be run again.
     """
-    known, todo = plan.known, plan.todo
-    earlier = {k for k, r in known.items() if r.status == "complete"}
-    if driver is not None:
-        driver.wanted |= {str(cell.folder) for cell in cells}
-        driver.earlier |= earlier
-        driver.roots |= {cell.folder.parents[4]: None for cell in cells}
-        driver.records |= known
-        if driver.stopped:
-            return known
-    if todo:
-        counts = Counts(
-            expect=len(todo), earlier=len(earlier), skipped=len(known) - len(earlier), slots=len(slots)
+    records, to_run = plan.settled, plan.to_run
+    already_complete = {k for k, r in records.items() if r.status == "complete"}
+    if state is not None:
+        state.requested |= {str(cell.folder) for cell in cells}
+        state.already_complete |= already_complete
+        state.results_dirs |= {cell.folder.parents[4]: None for cell in cells}
+        state.records |= records
+        if state.stopped:
+            return records
+    if to_run:
+        counts = SweepCounts(
+            total=len(to_run),
+            already_complete=len(already_complete),
+            skipped=len(records) - len(already_complete),
+            slots=len(slots),
         )
-        known |= _run(plan, slots=slots, display=display or make_display(counts), engine=engine)
-    return known
+        display = display or make_display(counts)
+        records |= _run(plan, slots=slots, display=display, engine=engine, state=state)
+    return records
 
 
-def run_again(cells: Sequence[Cell]) -> None:
-    """Run cells whatever is there of them, on the slots of this machine; skipped ones stay skipped.
+def rerun(cells: Sequence[Cell], state: SweepState) -> None:
+    """Run cells again, even complete ones, on the slots of this machine; skipped cells stay skipped.
 
     Raises:
-        HarnessError: data that cannot be read, a folder that cannot be written; no cell has been run.
+        HarnessError: unreadable data or a folder that cannot be written; no cell has been run.
         KeyboardInterrupt: the user stopped it.
     """
     for root in {cell.folder.parents[4] for cell in cells}:
         check_writable(root)
     plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
-    check_cells(plan.todo)
-    execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1))
+    check_cells(plan.to_run)
+    execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1), state=state)
 
 
 def dev_score(record: Record | None) -> float | None:
@@ -215,70 +227,77 @@ def dev_score(record: Record | None) -> float | None:
     return record.dev.get(record.metric) if record is not None and record.status == "complete" else None
 
 
-def _dry(cells: Sequence[Cell]) -> bool:
+def _is_dry_run(cells: Sequence[Cell]) -> bool:
     return any(bool(cell.config.get("dry_run")) for cell in cells)
 
 
-def _show(cells: Sequence[Cell], plan: Plan, *, slots: int) -> None:
+def _print_plan(cells: Sequence[Cell], plan: SweepPlan, *, slots: int) -> None:
     print("\n".join(describe(cells, plan, slots=slots)))
 
 
+class _PoolOptions(TypedDict):
+    display: Display
+    runner: str
+    preload: Sequence[str]
+    fail_fast: bool
+    force_rerun: set[str]
+
+
 def _run(
-    plan: Plan, *, slots: Sequence[Slot], display: PlainDisplay, engine: Engine | None
+    plan: SweepPlan,
+    *,
+    slots: Sequence[DeviceSlot],
+    display: PlainDisplay,
+    engine: AnyEngine | None,
+    state: SweepState | None,
 ) -> dict[str, Record]:
-    cells = plan.todo
-    common: dict[str, Any] = {
+    cells = plan.to_run
+    common: _PoolOptions = {
         "display": display,
         "runner": RUNNER,
         "preload": (*PRELOAD, *_modules_of(cells)),
         "fail_fast": any(bool(cell.config.get("fail_fast")) for cell in cells),
-        "again": plan.again,
+        "force_rerun": plan.force_rerun,
     }
-    pool: Pool | ClusterPool
-    pool = Pool(slots=slots, **common) if engine is None else ClusterPool(engine=engine, **common)
+    pool: BasePool
+    pool = LocalPool(slots=slots, **common) if engine is None else ClusterPool(engine=engine, **common)
     try:
         records = pool.run(cells)
-        end_runs(records, cells, note=display.note)
+        factory.end_killed_runs(records, cells, note=display.note)
     finally:
         display.close()
-    if driver is not None:
-        driver.records |= records
-        driver.stopped |= pool.stopping
-        driver.interrupted |= pool.interrupts > 0
+    if state is not None:
+        state.records |= records
+        state.stopped |= pool.stopping
+        state.interrupted |= pool.interrupts > 0
     if pool.interrupts:
         raise KeyboardInterrupt
     return records
 
 
-def end_runs(records: Mapping[str, Record], cells: Sequence[Cell], *, note: Callable[[str], None]) -> None:
-    """End the wandb runs of cells that were killed, with the reason in their records."""
-    folders = list(factory.unfinished(records, cells))
-    if folders:
-        from harness.loggers.wandb import end_all
-
-        end_all(folders, note=note)
-
-
 def _modules_of(cells: Sequence[Cell]) -> list[str]:
-    """Modules that build the cells' parts: imported once by the server."""
+    """Modules of the cells' components and loggers, to be imported once by the fork server."""
     parts = [cell.config.get(group) or {} for cell in cells for group in ("encoder", "task", "body")]
-    found = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
-    return sorted(found) + ["wandb"] * any(factory.uses_wandb(cell) for cell in cells)
+    modules = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
+    return sorted(modules) + factory.packages(cells)
 
 
-def _prepare(job: dict[str, Any], *, given: Sequence[str], where: Sequence[str]) -> Cell:
-    """``given`` are all overrides of the command, ``where`` those that tell the job from its neighbours."""
+def _prepare(
+    job: dict[str, Any], *, given: Sequence[str], differing: Sequence[str], state: SweepState | None
+) -> Cell:
+    """Resolve a job. ``given``: all overrides of the command; ``differing``: those that vary in the sweep."""
     check_writable(str(job.get("results_dir") or "results"))
-    factory.settle(job, sweep=driver.sweep_dir.name if driver is not None and driver.sweep_dir else None)
+    sweep = state.sweep_dir.name if state is not None and state.sweep_dir else None
+    factory.fill_in(job, sweep=sweep)
     try:
         return resolve.prepare(job, overrides=given)
     except HarnessError as e:
-        if not where:
+        if not differing:
             raise
-        raise HarnessError(f"{e}\n(in the job {' '.join(where)}; nothing has been run)") from e
+        raise HarnessError(f"{e}\n(in the job {' '.join(differing)}; nothing has been run)") from e
 
 
-def _slots_for(cells: Sequence[Cell], *, slots: Any, cells_per_device: int) -> list[Slot]:
+def _slots_for(cells: Sequence[Cell], *, slots: object, cells_per_device: int) -> list[DeviceSlot]:
     from omegaconf import ListConfig, OmegaConf
 
     trainers = [cell.config.get("trainer") or {} for cell in cells]
@@ -294,19 +313,19 @@ def _slots_for(cells: Sequence[Cell], *, slots: Any, cells_per_device: int) -> l
 
 
 def _job_return(
-    job: dict[str, Any], *, overrides: Sequence[str], cell: Cell, record: Record | None
+    job: Mapping[str, object], *, overrides: Sequence[str], cell: Cell, record: Record | None
 ) -> JobReturn:
     from hydra.core.utils import JobReturn, JobStatus
     from omegaconf import OmegaConf
 
     returned = JobReturn(
         overrides=list(overrides),
-        cfg=OmegaConf.create(job),
+        cfg=OmegaConf.create(dict(job)),
         working_dir=str(cell.folder),
         task_name="harness",
         status=JobStatus.COMPLETED,
     )
-    # a failed cell is a record, not an exception: the sweeper must not end the sweep over it
+    # a failed cell is a record, not an exception, which would make the sweeper end the sweep
     returned.return_value = dev_score(record)
     return returned
 

@@ -1,15 +1,15 @@
-"""Which cells of a sweep are to run: what is there stays or is run again, and what that will cost.
+"""The plan of a sweep: which cells run, which records are kept, and the estimated cost.
 
-``overwrite`` and ``retry`` decide over records that exist:
+``overwrite`` and ``retry`` decide what happens to existing records:
 
 =========  =========  ==============================================================================
 overwrite  record     outcome
 =========  =========  ==============================================================================
-never      complete   stays
-never      failed     runs again when ``retry`` is ``all`` or ``failed``
-never      timeout    runs again when ``retry`` is ``all`` or ``timeout``
-failed     complete   stays; failed and timed-out ones run again, whatever ``retry`` says
-always     any        runs again; what a complete run left goes to ``<results>/.archive``
+never      complete   kept
+never      failed     runs again if ``retry`` is ``all`` or ``failed``
+never      timeout    runs again if ``retry`` is ``all`` or ``timeout``
+failed     complete   kept; failed and timed-out cells run again, whatever ``retry`` is
+always     any        runs again; files of a complete run are moved to ``<results>/.archive``
 =========  =========  ==============================================================================
 """
 
@@ -32,53 +32,53 @@ RETRY = ("all", "failed", "timeout", "none")
 
 
 @dataclass(slots=True)
-class Plan:
-    """What becomes of each cell, by folder.
+class SweepPlan:
+    """What happens to each cell.
 
     Attributes:
-        known: records of the cells that need no run.
-        todo: the cells that do.
-        again: folders of those that run although they are complete.
-        complete: the cells whose complete record stays.
+        settled: records of the cells that are not run, by folder.
+        to_run: the cells to run.
+        force_rerun: folders of those that run although they are complete.
+        complete: the cells whose complete record is kept.
     """
 
-    known: dict[str, Record] = field(default_factory=dict)
-    todo: list[Cell] = field(default_factory=list)
-    again: set[str] = field(default_factory=set)
+    settled: dict[str, Record] = field(default_factory=dict)
+    to_run: list[Cell] = field(default_factory=list)
+    force_rerun: set[str] = field(default_factory=set)
     complete: list[Cell] = field(default_factory=list)
 
 
-def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> Plan:
-    """Look at what is there and decide; skipped cells get their record unless it is a dry run.
+def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> SweepPlan:
+    """Decide from the existing records which cells run; write the records of skipped ones unless ``dry``.
 
     Raises:
-        NewerSchema: a record that another version of this program wrote.
+        NewerSchema: a record was written by a newer version of this program.
     """
-    plan = Plan()
+    plan = SweepPlan()
     for key, cell in cells.items():
         try:
             record = lifecycle.previous(cell)
         except NewerSchema:
             raise
-        except HarnessError as e:  # costs this cell alone
-            plan.known[key] = lifecycle.failure(cell, status="failed", reason=str(e))
+        except HarnessError as e:  # affects this cell only
+            plan.settled[key] = lifecycle.failure(cell, status="failed", reason=str(e))
             print(f"FAILED  {cell.title}\n    {e}", file=sys.stderr)
             continue
         if cell.skip is not None and (record is None or record.status != "complete"):
-            plan.known[key] = _skipped(cell, record, dry=dry)
-        elif record is not None and stays(record, cell.config):
-            plan.known[key] = record
+            plan.settled[key] = _skipped(cell, record, dry=dry)
+        elif record is not None and is_up_to_date(record, cell.config):
+            plan.settled[key] = record
             if record.status == "complete":
                 plan.complete.append(cell)
         else:
-            plan.todo.append(cell)
+            plan.to_run.append(cell)
             if record is not None and record.status == "complete":
-                plan.again.add(key)
+                plan.force_rerun.add(key)
     return plan
 
 
-def stays(record: Record, config: Mapping[str, object]) -> bool:
-    """Whether a record is the answer, by ``overwrite`` and ``retry``; see the module."""
+def is_up_to_date(record: Record, config: Mapping[str, object]) -> bool:
+    """Whether a record is kept under ``overwrite`` and ``retry`` (see the module docstring)."""
     overwrite, retry = config.get("overwrite", "never"), config.get("retry", "all")
     if record.status == "complete":
         return overwrite != "always"
@@ -90,15 +90,15 @@ def stays(record: Record, config: Mapping[str, object]) -> bool:
 def _skipped(cell: Cell, record: Record | None, *, dry: bool) -> Record:
     if record is not None and (record.status, record.reason) == ("skipped", cell.skip):
         return record
-    made = lifecycle.skipped(cell)
+    skipped = lifecycle.skipped(cell)
     if not dry:
-        lifecycle.store(cell, made, warn=lambda text: print(text, file=sys.stderr))
-    return made
+        lifecycle.store(cell, skipped, warn=lambda text: print(text, file=sys.stderr))
+    return skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a cell took before: mean seconds and most memory (MB) of ``n`` complete seeds or variants."""
+    """Mean seconds and maximum memory (MB) of ``n`` complete seeds or variants."""
 
     seconds: float
     memory_mb: float
@@ -106,11 +106,11 @@ class Estimate:
 
 
 Kind = tuple[str, str, str, int | None, frozenset[tuple[str, str]] | None]
-"""Task, encoder, strategy, limit, and the variant; None for the variant = all of them together."""
+"""Task, encoder, strategy, limit and variant; variant None = all variants together."""
 
 
 def estimates(roots: Iterable[Path]) -> dict[Kind, Estimate]:
-    """From all complete records, for each variant and for all variants together."""
+    """Estimate costs from all complete records, per variant and over all variants."""
     groups: dict[Kind, list[Record]] = {}
     for root in roots:
         for _, record in iter_records(root):
@@ -128,13 +128,13 @@ def estimates(roots: Iterable[Path]) -> dict[Kind, Estimate]:
     }
 
 
-def describe(cells: Sequence[Cell], plan: Plan, *, slots: int) -> list[str]:
-    """The grid as lines: a line a cell id with what becomes of its seeds, then counts, reasons and cost."""
-    past = estimates({cell.folder.parents[4]: None for cell in cells})
+def describe(cells: Sequence[Cell], plan: SweepPlan, *, slots: int) -> list[str]:
+    """Describe a sweep: one line per cell id with the state of its seeds, then counts, reasons and cost."""
+    history = estimates({cell.folder.parents[4]: None for cell in cells})
     rows: dict[str, list[Cell]] = {}
     for cell in {str(c.folder): c for c in cells}.values():
         rows.setdefault(str(cell.folder.parent), []).append(cell)
-    lines = [_row(members, plan, past) for members in rows.values()]
+    lines = [_row(members, plan, history) for members in rows.values()]
     counts: dict[str, int] = {}
     for members in rows.values():
         for cell in members:
@@ -142,52 +142,58 @@ def describe(cells: Sequence[Cell], plan: Plan, *, slots: int) -> list[str]:
             counts[state] = counts.get(state, 0) + 1
     total = sum(counts.values())
     lines += ["", f"{total} cells: " + ", ".join(f"{n} {state}" for state, n in counts.items())]
-    reasons = [r.reason for r in plan.known.values() if r.status == "skipped"]
+    reasons = [r.reason for r in plan.settled.values() if r.status == "skipped"]
     lines += [f"    skipped {reasons.count(r)}: {r}" for r in dict.fromkeys(reasons)]
-    return lines + _cost(plan, past, slots=slots)
+    return lines + _cost(plan, history, slots=slots)
 
 
-def _row(members: Sequence[Cell], plan: Plan, past: Mapping[Kind, Estimate]) -> str:
+def _row(members: Sequence[Cell], plan: SweepPlan, history: Mapping[Kind, Estimate]) -> str:
     states: dict[str, list[str]] = {}
     for cell in members:
         states.setdefault(_state(cell, plan), []).append(str(cell.seed))
-    said = "; ".join(f"{state}: seed {','.join(seeds)}" for state, seeds in states.items())
+    summary = "; ".join(f"{state}: seed {','.join(seeds)}" for state, seeds in states.items())
     variant = " ".join(f"{k}={v}" for k, v in members[0].variant.items())
-    known = _expected(members[0], past)
-    cost = f"  about {duration(known.seconds)}, {known.memory_mb / 1000:.1f} GB a cell" if known else ""
+    estimate = _expected(members[0], history)
+    cost = (
+        f"  about {duration(estimate.seconds)} and {estimate.memory_mb / 1000:.1f} GB per cell"
+        if estimate
+        else ""
+    )
     title = "/".join(members[0].folder.parts[-5:-1])
-    return f"{title}  {variant + '  ' if variant else ''}{said}{cost if 'to run' in states else ''}"
+    return f"{title}  {variant + '  ' if variant else ''}{summary}{cost}"
 
 
-def _state(cell: Cell, plan: Plan) -> str:
-    record = plan.known.get(str(cell.folder))
+def _state(cell: Cell, plan: SweepPlan) -> str:
+    record = plan.settled.get(str(cell.folder))
     if record is not None:
         return record.status
-    return "to run again" if str(cell.folder) in plan.again else "to run"
+    return "to run again" if str(cell.folder) in plan.force_rerun else "to run"
 
 
 def _variant(variant: Mapping[str, object]) -> frozenset[tuple[str, str]]:
     return frozenset((key, str(value)) for key, value in variant.items())
 
 
-def _expected(cell: Cell, past: Mapping[Kind, Estimate]) -> Estimate | None:
-    """What cells of its variant took, else those of other variants."""
+def _expected(cell: Cell, history: Mapping[Kind, Estimate]) -> Estimate | None:
+    """Cost of cells of the same variant, else of other variants."""
     task, encoder, strategy = (str(cell.config[g]["name"]) for g in ("task", "encoder", "strategy"))
     names = (task, encoder, strategy, cell.config.get("limit"))
-    return past.get((*names, _variant(cell.variant))) or past.get((*names, None))
+    return history.get((*names, _variant(cell.variant))) or history.get((*names, None))
 
 
-def _cost(plan: Plan, past: Mapping[Kind, Estimate], *, slots: int) -> list[str]:
-    if not plan.todo:
+def _cost(plan: SweepPlan, history: Mapping[Kind, Estimate], *, slots: int) -> list[str]:
+    if not plan.to_run:
         return []
-    found = [e for cell in plan.todo if (e := _expected(cell, past)) is not None]
-    unknown = len(plan.todo) - len(found)
-    if not found:
-        return ["no earlier cells of these tasks, encoders and strategies to estimate time and memory from"]
-    seconds = sum(e.seconds for e in found) / max(1, min(slots, len(plan.todo)))
-    seconds = max(seconds, *(e.seconds for e in found), 0.0)
-    memory = max(e.memory_mb for e in found) / 1000
-    lines = [f"about {duration(seconds)} on {slots} slot{'s' * (slots != 1)}, at most {memory:.1f} GB a cell"]
+    estimated = [e for cell in plan.to_run if (e := _expected(cell, history)) is not None]
+    unknown = len(plan.to_run) - len(estimated)
+    if not estimated:
+        return ["time and memory unknown: there are no earlier cells of these tasks, encoders and strategies"]
+    seconds = sum(e.seconds for e in estimated) / max(1, min(slots, len(plan.to_run)))
+    seconds = max(seconds, *(e.seconds for e in estimated), 0.0)
+    memory = max(e.memory_mb for e in estimated) / 1000
+    lines = [
+        f"about {duration(seconds)} on {slots} slot{'s' * (slots != 1)}, at most {memory:.1f} GB per cell"
+    ]
     if unknown:
-        lines.append(f"    without {unknown} cells that have no earlier run to go by")
+        lines.append(f"    excludes {unknown} cells without an earlier run to estimate from")
     return lines

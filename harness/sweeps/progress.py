@@ -1,35 +1,42 @@
-"""What a sweep shows while it runs: live lines on a terminal, one line a finished cell everywhere else.
+"""Progress of a sweep: live lines on a terminal, otherwise one line per finished cell.
 
-All of it goes to standard error; standard output is for results.
+Everything here is printed to standard error; standard output is reserved for results.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
 from harness.core.files import tail
-from harness.processes.slots import Slot
+from harness.processes.slots import DeviceSlot
 from harness.records.cell import Cell
 from harness.records.record import LOG, Record
 
 REFRESH_SECONDS = 0.2
-WIDE = 130  # columns of a terminal that has room for bars
+WIDE = 130  # terminals with fewer columns get no progress bars
 
 
 @dataclass(slots=True)
-class Counts:
-    """Where a sweep stands. ``expect`` cells are to be run; ``earlier`` and ``skipped`` needed no run."""
+class SweepCounts:
+    """Progress of a sweep in numbers of cells.
 
-    expect: int
-    earlier: int = 0
+    Attributes:
+        total: cells to run.
+        already_complete, skipped: cells that needed no run.
+        slots: cells that run at the same time.
+        complete, failed: outcomes so far; timeouts count as failed.
+        seconds: duration of each finished cell.
+    """
+
+    total: int
+    already_complete: int = 0
     skipped: int = 0
     slots: int = 1
     complete: int = 0
@@ -38,11 +45,11 @@ class Counts:
 
     @property
     def left(self) -> int:
-        return self.expect - self.complete - self.failed
+        return self.total - self.complete - self.failed
 
     @property
     def seconds_left(self) -> float | None:
-        """From the mean of the cells run so far; None before there is one."""
+        """Estimate from the mean duration of the finished cells; None before the first."""
         if not self.seconds:
             return None
         return sum(self.seconds) / len(self.seconds) * self.left / max(1, min(self.slots, self.left or 1))
@@ -55,29 +62,33 @@ class Counts:
             self.failed += 1
 
     def line(self) -> str:
-        parts = [f"{self.complete + self.earlier} done", f"{self.failed} failed", f"{self.skipped} skipped"]
+        parts = [
+            f"{self.complete + self.already_complete} done",
+            f"{self.failed} failed",
+            f"{self.skipped} skipped",
+        ]
         parts.append(f"{self.left} left")
         if self.left and self.seconds_left is not None:
-            parts.append(f"about {duration(self.seconds_left)} to go")
+            parts.append(f"about {duration(self.seconds_left)} remaining")
         return ", ".join(parts)
 
 
 class PlainDisplay:
-    """One line for each finished cell."""
+    """Prints one line per finished cell."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: SweepCounts) -> None:
         self.counts = counts
-        self._begun: dict[str, float] = {}
+        self._start_times: dict[str, float] = {}
 
-    def started(self, cell: Cell, slot: Slot) -> None:
-        self._begun[cell.title] = time.monotonic()
+    def started(self, cell: Cell, slot: DeviceSlot) -> None:
+        self._start_times[cell.title] = time.monotonic()
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
-        """Said by live lines only."""
+    def event(self, cell: Cell, event: Mapping[str, object]) -> None:
+        """Shown by live lines only."""
 
     def finished(self, cell: Cell, record: Record | None) -> None:
         now = time.monotonic()
-        seconds = now - self._begun.pop(cell.title, now)
+        seconds = now - self._start_times.pop(cell.title, now)
         if record is None:
             self.note(f"stopped  {cell.title}")
             return
@@ -88,31 +99,31 @@ class PlainDisplay:
 
     def _complete(self, cell: Cell, record: Record, seconds: float) -> None:
         if record.status == "complete":
-            at = self.counts.complete + self.counts.failed
+            position = self.counts.complete + self.counts.failed
             scores = score_text(record)
-            self.note(f"[{at}/{self.counts.expect}] {cell.title}  {scores}  {duration(seconds)}")
+            self.note(f"[{position}/{self.counts.total}] {cell.title}  {scores}  {duration(seconds)}")
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """Nothing moves here."""
+        """No-op."""
 
     def close(self) -> None:
-        """Nothing to take down."""
+        """No-op."""
 
 
-class _Tail(ProgressColumn):
-    """Seconds a cell has run; nothing for the sweep's own line."""
+class _ElapsedColumn(ProgressColumn):
+    """Elapsed time of a cell; empty on the sweep's line."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.fields.get("sweep") else duration(task.elapsed or 0.0), style="dim")
 
 
 class LiveDisplay(PlainDisplay):
-    """A line for the sweep and one for every running cell, redrawn in place."""
+    """One line for the sweep and one per running cell, redrawn in place."""
 
-    def __init__(self, counts: Counts, console: Console | None = None) -> None:
+    def __init__(self, counts: SweepCounts, console: Console | None = None) -> None:
         super().__init__(counts)
         console = console or Console(stderr=True)
         bar = [BarColumn(bar_width=20)] if console.width >= WIDE else []
@@ -120,28 +131,28 @@ class LiveDisplay(PlainDisplay):
             TextColumn("{task.description}", markup=False),
             *bar,
             TextColumn("{task.fields[now]}", markup=False),
-            _Tail(),
+            _ElapsedColumn(),
             console=console,
             auto_refresh=False,
             transient=True,
         )
-        self._lines: dict[str, Any] = {}
+        self._lines: dict[str, TaskID] = {}
         self._drawn = 0.0
         self._sweep = self._progress.add_task(
-            "sweep", total=counts.expect or None, now=counts.line(), sweep=True
+            "sweep", total=counts.total or None, now=counts.line(), sweep=True
         )
         self._progress.start()
 
-    def started(self, cell: Cell, slot: Slot) -> None:
+    def started(self, cell: Cell, slot: DeviceSlot) -> None:
         super().started(cell, slot)
         self._lines[cell.title] = self._progress.add_task(cell.title, total=None, now=slot.label)
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
+    def event(self, cell: Cell, event: Mapping[str, object]) -> None:
         if cell.title in self._lines:
             self._progress.update(
                 self._lines[cell.title],
-                completed=event.get("done") or 0,
-                total=event.get("total") or None,
+                completed=_number(event, "done") or 0.0,
+                total=_number(event, "total") or None,
                 now=event_text(event),
             )
 
@@ -167,33 +178,38 @@ class LiveDisplay(PlainDisplay):
 
 
 class SilentDisplay(PlainDisplay):
-    """For cells that a cluster's launcher runs: the log is theirs; failures alone are said."""
+    """Prints failures only; for workers of a cluster, where the launcher's process shows the progress."""
 
     def _complete(self, cell: Cell, record: Record, seconds: float) -> None:
-        """Not said."""
+        """Not printed."""
 
 
-def make_display(counts: Counts) -> PlainDisplay:
-    """Live lines where standard error is a terminal, plain ones elsewhere."""
+def make_display(counts: SweepCounts) -> PlainDisplay:
+    """Live lines if standard error is a terminal, otherwise plain ones."""
     return LiveDisplay(counts) if sys.stderr.isatty() else PlainDisplay(counts)
 
 
-def event_text(event: dict[str, Any]) -> str:
-    """``train  epoch 3/10  12/40  dev 0.7130  message`` from a cell's event."""
+def event_text(event: Mapping[str, object]) -> str:
+    """Format a cell's event: ``train  epoch 3/10  12/40  dev 0.7130  message``."""
     parts = [str(event.get("phase") or "")]
     if event.get("epochs"):
         parts.append(f"epoch {event.get('epoch')}/{event['epochs']}")
     if event.get("total"):
         parts.append(f"{event.get('done')}/{event['total']}")
-    if event.get("score") is not None:
-        parts.append(f"dev {event['score']:.4f}")
+    if (score := _number(event, "score")) is not None:
+        parts.append(f"dev {score:.4f}")
     if event.get("message"):
         parts.append(str(event["message"]))
     return "  ".join(p for p in parts if p)
 
 
+def _number(event: Mapping[str, object], key: str) -> float | None:
+    value = event.get(key)
+    return float(value) if isinstance(value, int | float) else None
+
+
 def score_text(record: Record) -> str:
-    """``accuracy dev 0.8000 test 0.7900``; a split without the metric is left out."""
+    """Format the scores: ``accuracy dev 0.8000 test 0.7900``, without splits that lack the metric."""
     parts = [record.metric or "no metric"]
     for split, scores in (("dev", record.dev), ("test", record.test)):
         value = scores.get(record.metric)
@@ -203,21 +219,21 @@ def score_text(record: Record) -> str:
 
 
 def failure_lines(cell: Cell, record: Record) -> str:
-    """What failed, why, and where its log is."""
+    """Format a failure: the cell, the reason, the end of its log and the log's path."""
     reason = record.reason.strip().splitlines() or ["no reason given"]
     word = "TIMEOUT" if record.status == "timeout" else "FAILED"
-    # what the log says beyond the reason; the reason's own lines are its end
-    log = [line for line in tail(cell.folder / LOG, 5 + len(reason)) if not _said(line, reason)][-5:]
+    # the log usually ends with the reason: do not repeat those lines
+    log = [line for line in tail(cell.folder / LOG, 5 + len(reason)) if not _is_in_reason(line, reason)][-5:]
     lines = [*(f"    {r}" for r in reason[:8]), *(f"    | {line}" for line in log)]
     return "\n".join([f"{word}  {cell.title}", *lines, f"    {cell.folder / LOG}"])
 
 
-def _said(line: str, reason: Sequence[str]) -> bool:
+def _is_in_reason(line: str, reason: Sequence[str]) -> bool:
     return any(r.strip() and r.strip() in line for r in reason)
 
 
 def duration(seconds: float) -> str:
-    """``4.2 s``, ``3:05`` or ``2:03:05``."""
+    """Format a duration: ``4.2 s``, ``3:05`` or ``2:03:05``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
@@ -225,14 +241,14 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def summary(records: Sequence[Record], *, earlier: int, not_run: int) -> list[str]:
-    """A sweep's last words: counts, why cells were skipped, and what is left."""
+def summary(records: Sequence[Record], *, already_complete: int, not_run: int) -> list[str]:
+    """Final summary of a sweep: counts, reasons for skipped cells, and cells that were not run."""
     by = {s: [r for r in records if r.status == s] for s in ("complete", "failed", "timeout", "skipped")}
-    was = f" ({earlier} of them earlier)" if earlier else ""
-    parts = [f"{len(by['complete'])} complete{was}"]
+    before = f" ({already_complete} of them before)" if already_complete else ""
+    parts = [f"{len(by['complete'])} complete{before}"]
     parts += [f"{len(by[s])} {word}" for s, word in (("failed", "failed"), ("timeout", "timed out")) if by[s]]
     parts += [f"{len(by['skipped'])} skipped"] if by["skipped"] else []
-    parts += [f"{not_run} not run: the same command again runs them"] if not_run else []
+    parts += [f"{not_run} not run (repeat the command to run them)"] if not_run else []
     lines = [", ".join(parts)]
     reasons: dict[str, int] = {}
     for record in by["skipped"]:

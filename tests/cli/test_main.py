@@ -135,7 +135,7 @@ def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> No
         (["-m", "hydra.launcher.slot=2", "seed=0,1"], "did you mean hydra.launcher.slots"),
         (["-m", "strategy=frzen,full"], "did you mean frozen?"),
         (["x@y=3"], "there is no such group"),
-        (["--cfg", "job", "-m", "seed=0,1"], "leave -m out"),
+        (["--cfg", "job", "-m", "seed=0,1"], "omit -m"),
     ],
 )
 def test_mistakes_get_one_message_and_the_nearest_name(
@@ -179,15 +179,15 @@ def test_o13_text_reaches_the_configuration_as_given(capsys: pytest.CaptureFixtu
 def test_a_sweep_with_a_limit_ends_with_a_command_that_shows_it(
     limits: tuple[int | None, int | None], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.cli.run import last_words
-    from harness.sweeps.launch import Driver
+    from harness.cli.run import print_summary
+    from harness.sweeps.state import SweepState
 
     records = {
         str(n): Record("complete", "t", "e", "s", "c", seed=n, partial=limit)
         for n, limit in enumerate(limits)
     }
-    driver = Driver(records=records, roots={tmp_path / "results": None}, wanted=set(records))
-    assert last_words(driver) == 0
+    state = SweepState(records=records, results_dirs={tmp_path / "results": None}, requested=set(records))
+    assert print_summary(state) == 0
     assert capsys.readouterr().out.endswith(f"harness leaderboard results{option}\n")
 
 

@@ -108,9 +108,9 @@ _FATES: dict[str, Callable[[Cell, Progress, Any], None]] = {
 
 def main(folder: Path, fates: list[dict[str, Any]]) -> None:
     """One sweep over two slots; ``finished.json`` says when each cell ended."""
-    from harness.processes.slots import Slot
-    from harness.sweeps.pool import Pool
-    from harness.sweeps.progress import Counts, SilentDisplay
+    from harness.processes.slots import DeviceSlot
+    from harness.sweeps.pool import LocalPool
+    from harness.sweeps.progress import SilentDisplay, SweepCounts
     from tests.helpers.cells import make_cell
 
     finished: dict[str, float] = {}
@@ -125,9 +125,9 @@ def main(folder: Path, fates: list[dict[str, Any]]) -> None:
         cell = make_cell(folder / fate["fate"], *fate["overrides"])
         cell.config.update({"fate": fate["fate"], **fate.get("config", {})})
         todo.append(cell)
-    Pool(
-        slots=[Slot(None, 2), Slot(None, 2)],
-        display=Clock(Counts(expect=len(todo))),
+    LocalPool(
+        slots=[DeviceSlot(None, 2), DeviceSlot(None, 2)],
+        display=Clock(SweepCounts(total=len(todo))),
         runner="tests.helpers.ddp_runners:cell_runner",
         preload=("harness.processes.preload", "tests.helpers.ddp_runners"),
     ).run(todo)

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from harness.loggers import factory
+from harness.loggers.base import CellLogger
 from harness.records.cell import Cell
 from harness.records.record import Record, write_config
 
@@ -26,10 +27,10 @@ def _killed(cell: Cell, progress: Any, world: Any) -> Record:
     for step in (1, 2, 3):
         factory.current().log_metrics({"loss": 1.0 / step}, step=step)
     limit = time.monotonic() + 20
-    from harness.loggers.wandb import curve
+    from harness.loggers.wandb_files import read_curve
 
     while time.monotonic() < limit:  # until it is on disk
-        if any(len(curve(f)) == 3 for f in cell.folder.glob("wandb/*run-*/run-*.wandb")):
+        if any(len(read_curve(f)) == 3 for f in cell.folder.glob("wandb/*run-*/run-*.wandb")):
             break
         time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -40,3 +41,19 @@ def killed_at_once(cell: Cell, progress: Any) -> Record:
     """Is killed before it has opened its log."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
+
+
+class LineLogger(CellLogger):
+    """A logger as a user would add one: it writes the final status and a line when it is closed."""
+
+    output = "lines.txt"
+
+    def __init__(self, cell: Cell) -> None:
+        self.file = cell.folder / self.output
+
+    def log_final(self, record: Record) -> None:
+        self.file.write_text(f"{record.status}\n")
+
+    def close(self, error: str | None) -> None:
+        with self.file.open("a") as file:
+            file.write("closed\n" if error is None else f"{error}\n")

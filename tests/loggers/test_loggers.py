@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from harness.cli.main import main
+from harness.core import wandb_server
 from harness.core.redaction import refuse_secrets, shown_config
 from harness.errors import HarnessError
-from harness.loggers import factory, wandb
+from harness.loggers import wandb, wandb_files
 from harness.records.predictions import read_predictions
 from harness.records.record import read_record
 from harness.sweeps import launch
@@ -48,10 +49,10 @@ def content(file: Path) -> dict[str, Any]:
     """A run's file as plain data: the run, its configuration, points, summary and exit code. The process that
     writes it can be a moment behind the one that ended the run."""
     until = time.monotonic() + 10
-    while time.monotonic() < until and not any(r.HasField("exit") for r in wandb.read_run(file)):
+    while time.monotonic() < until and not any(r.HasField("exit") for r in wandb_files.read_run(file)):
         time.sleep(0.1)
-    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb.curve(file), "exit": None}
-    for record in wandb.read_run(file):
+    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_files.read_curve(file), "exit": None}
+    for record in wandb_files.read_run(file):
         if record.HasField("run"):
             out["run"] = record.run
             out["config"] |= {u.key: json.loads(u.value_json) for u in record.run.config.update}
@@ -219,7 +220,7 @@ def test_online_without_a_key_or_a_way_is_refused_at_once(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: name if name == "wandb" else found(name, *a)
     )
-    for name in (*wandb.PROXIES, *map(str.lower, wandb.PROXIES)):
+    for name in (*wandb_server.PROXIES, *map(str.lower, wandb_server.PROXIES)):
         monkeypatch.delenv(name, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -239,11 +240,11 @@ def test_the_mode_is_as_given_then_as_the_environment_says(monkeypatch: pytest.M
         monkeypatch.delenv("WANDB_MODE", raising=False)
         if told:
             monkeypatch.setenv("WANDB_MODE", told)
-        assert factory.wandb_mode({"mode": None}) == mode
-        assert factory.wandb_mode({"mode": "offline"}) == "offline"
+        assert wandb.wandb_mode({"mode": None}) == mode
+        assert wandb.wandb_mode({"mode": "offline"}) == "offline"
     monkeypatch.setenv("WANDB_MODE", "onlin")
     with pytest.raises(HarnessError, match=r"WANDB_MODE=onlin: did you mean online"):
-        factory.wandb_mode({})
+        wandb.wandb_mode({})
 
 
 def test_what_is_shown_has_no_places_and_no_secrets() -> None:
@@ -265,3 +266,16 @@ def test_tags_are_short_words(folder: Path, value: Any) -> None:
 
     with pytest.raises(HarnessError, match=r"logger\.tags"):
         SECTIONS["logger"]["tags"]("logger.tags", value)
+
+
+def test_a_logger_of_the_user_is_one_class_and_one_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine" / "logger").mkdir(parents=True)
+    text = "name: lines\n_target_: tests.helpers.logger_runners.LineLogger\n"
+    (folder / "mine" / "logger" / "lines.yaml").write_text(text)
+    assert main(["--config-dir", "mine", *CELL, "seed=0", "logger=lines"]) == 0
+    (log,) = (folder / "results").glob("*/*/*/*/seed-0/lines.txt")
+    assert log.read_text() == "complete\nclosed\n"
+    assert main([*CELL, "seed=0", "logger.name=csv"]) == 2
+    assert "use logger=csv" in capsys.readouterr().err

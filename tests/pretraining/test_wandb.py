@@ -11,7 +11,7 @@ import pytest
 
 import harness
 from harness.errors import HarnessError
-from harness.loggers import wandb
+from harness.loggers import wandb_files
 from harness.pretraining import loggers, trainer
 from harness.pretraining.job import run_job
 from tests.helpers.tiny_corpus import config, write
@@ -22,8 +22,8 @@ wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reaso
 def content(output: Path) -> dict[str, Any]:
     """The one run's file as plain data."""
     (file,) = output.glob("wandb/*run-*/run-*.wandb")
-    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb.curve(file), "exit": None}
-    for record in wandb.read_run(file):
+    out: dict[str, Any] = {"config": {}, "summary": {}, "points": wandb_files.read_curve(file), "exit": None}
+    for record in wandb_files.read_run(file):
         if record.HasField("run"):
             out["run"] = record.run
             out["config"] |= {u.key: json.loads(u.value_json) for u in record.run.config.update}

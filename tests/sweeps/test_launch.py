@@ -16,11 +16,11 @@ from harness.cli.main import main
 from harness.config import resolve, stored
 from harness.core import fingerprint
 from harness.errors import HarnessError
-from harness.processes.slots import Slot
+from harness.processes.slots import DeviceSlot
 from harness.records.record import Record, read_record, write_config, write_record
 from harness.sweeps import launch
 from harness.sweeps.checks import check_writable
-from harness.sweeps.progress import Counts, LiveDisplay, duration, event_text
+from harness.sweeps.progress import LiveDisplay, SweepCounts, duration, event_text
 from tests.helpers import cell_runners
 from tests.helpers.cell_runners import make_cell
 
@@ -206,7 +206,7 @@ def test_fail_fast_leaves_the_rest_unrun(
 ) -> None:
     assert harness("-m", "optimizer.lr=5,1,2", "encoder.path=raise", "fail_fast=true") == 1
     assert ran(tmp_path / "results") == ["5 0"]
-    assert "2 not run" in capsys.readouterr().out
+    assert "2 not run (repeat the command" in capsys.readouterr().out
 
 
 def test_timeout_is_a_failure_of_the_command(harness: Cli, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: py
 
     # the tests may run as root, whom no mode stops
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(HarnessError, match="cannot be written"):
+    with pytest.raises(HarnessError, match="is not writable"):
         check_writable(tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
 
@@ -274,7 +274,7 @@ def test_a_link_to_nowhere_is_no_results_folder(
     for name, target in (("link", "nowhere"), ("ring", "ring")):
         assert harness("optimizer.lr=1", f"results_dir={name}") == 2
         err = capsys.readouterr().err
-        assert f"is a link to {target}, which is not there" in err
+        assert f"is a link to {target}, which does not exist" in err
         assert "Traceback" not in err
 
 
@@ -285,14 +285,14 @@ def test_rerun_looks_first_whether_there_is_room_for_a_result(
     with monkeypatch.context() as only:
         only.setattr(os, "access", lambda *_: False)
         assert harness("rerun", "1") == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "is not writable" in capsys.readouterr().err
     assert not (results / ".archive").exists()
 
 
 def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -> None:
     from harness.cli.run import _archived
     from harness.records.record import Record
-    from harness.sweeps.launch import Driver
+    from harness.sweeps.state import SweepState
 
     cells = [tmp_path / "results" / "t" / "e" / "s" / name / "seed-0" for name in ("a", "b")]
     for cell in cells:
@@ -300,11 +300,12 @@ def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -
             parents=True
         )
     done = {str(cells[0]): Record("complete", "t", "e", "s", "a", 0)}
-    driver = Driver(records=done, roots={tmp_path / "results": None}, wanted={str(c) for c in cells})
-    (line,) = _archived(driver)
-    assert line.startswith("earlier results of a cell that has none now are in ")
-    driver.records[str(cells[1])] = Record("complete", "t", "e", "s", "b", 0)
-    assert _archived(driver) == []
+    requested = {str(c) for c in cells}
+    state = SweepState(records=done, results_dirs={tmp_path / "results": None}, requested=requested)
+    (line,) = _archived(state)
+    assert line.startswith("1 cell without a new result: the earlier results are in ")
+    state.records[str(cells[1])] = Record("complete", "t", "e", "s", "b", 0)
+    assert _archived(state) == []
 
 
 def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
@@ -359,9 +360,9 @@ def test_live_lines_show_cells_and_print_failures(tmp_path: Path) -> None:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    display = LiveDisplay(Counts(expect=2, earlier=3, slots=2), console)
+    display = LiveDisplay(SweepCounts(total=2, already_complete=3, slots=2), console)
     cell = make_cell(tmp_path, "a")
-    display.started(cell, Slot("0", 1))
+    display.started(cell, DeviceSlot("0", 1))
     display.event(cell, {"phase": "train", "done": 3, "total": 10, "epoch": 1, "epochs": 2, "score": 0.5})
     display.tick()
     record = Record(status="failed", task="t", encoder="e", strategy="s", cell="a", seed=0, reason="boom [x]")

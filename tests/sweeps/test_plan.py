@@ -10,7 +10,7 @@ import pytest
 
 from harness.records.cell import Cell
 from harness.records.record import Costs, Record, write_record
-from harness.sweeps.plan import Plan, describe, estimates
+from harness.sweeps.plan import SweepPlan, describe, estimates
 from tests.helpers.cell_runners import make_cell
 
 NAMES = {"task": "t", "encoder": "e", "strategy": "s"}
@@ -46,7 +46,7 @@ def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "said"),
+    ("variant", "expected"),
     [
         ({"task__train_size": 30}, "about 3.0 s"),
         ({}, "about 30.0 s"),
@@ -54,16 +54,16 @@ def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
     ],
 )
 def test_a_variant_that_never_ran_is_judged_by_the_others(
-    results: Path, variant: dict[str, Any], said: str
+    results: Path, variant: dict[str, Any], expected: str
 ) -> None:
     new = cell(results, "new", **variant)
-    lines = describe([new], Plan(todo=[new]), slots=1)
-    assert f"{said}, " in lines[0]
-    assert lines[-1].startswith(said)
+    lines = describe([new], SweepPlan(to_run=[new]), slots=1)
+    assert f"{expected} and " in lines[0]
+    assert lines[-1].startswith(expected)
 
 
 def test_cells_that_nothing_is_known_of_are_counted(results: Path) -> None:
     new, other = cell(results, "new"), make_cell(results, "x", strategy={"name": "else"})
-    lines = describe([new, other], Plan(todo=[new, other]), slots=2)
-    assert lines[-1] == "    without 1 cells that have no earlier run to go by"
+    lines = describe([new, other], SweepPlan(to_run=[new, other]), slots=2)
+    assert lines[-1] == "    excludes 1 cells without an earlier run to estimate from"
     assert lines[-2].startswith("about 30.0 s on 2 slots, at most 0.3 GB")

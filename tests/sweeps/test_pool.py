@@ -16,11 +16,11 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.processes import slots
-from harness.processes.slots import Slot, make_slots
+from harness.processes.slots import DeviceSlot, make_slots
 from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
 from harness.records.record import Record, read_record
-from harness.sweeps.pool import Pool
+from harness.sweeps.pool import LocalPool
 from tests.helpers import cell_runners
 from tests.helpers.cell_runners import make_cell
 from tests.helpers.paths import ROOT
@@ -36,7 +36,7 @@ class Seen:
         self.events: list[dict[str, Any]] = []
         self.notes: list[str] = []
 
-    def started(self, cell: Cell, slot: Slot) -> None:
+    def started(self, cell: Cell, slot: DeviceSlot) -> None:
         pass
 
     def event(self, cell: Cell, event: dict[str, Any]) -> None:
@@ -54,8 +54,8 @@ class Seen:
 
 def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, Record], Seen]:
     seen = Seen()
-    places = [Slot(None, 1) for _ in range(n)]
-    pool = Pool(
+    places = [DeviceSlot(None, 1) for _ in range(n)]
+    pool = LocalPool(
         slots=places,
         display=seen,
         runner="tests.helpers.cell_runners:act",
@@ -145,8 +145,8 @@ def test_fail_fast_starts_no_more(tmp_path: Path) -> None:
 def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     cells = [make_cell(tmp_path, n, act="environment") for n in ("a", "b")]
-    pool = Pool(
-        slots=[Slot("3", 2)],
+    pool = LocalPool(
+        slots=[DeviceSlot("3", 2)],
         display=Seen(),
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
@@ -203,8 +203,8 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background of a shell
     seconds = 1.5 if status else 30
     cells = [make_cell(tmp_path, "a", act=f"sleep:{seconds}"), make_cell(tmp_path, "b")]
-    pool = Pool(
-        slots=[Slot(None, 1)],
+    pool = LocalPool(
+        slots=[DeviceSlot(None, 1)],
         display=seen,
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
@@ -228,20 +228,20 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
 def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = Pool(
-        slots=[Slot(None, 1)],
+    pool = LocalPool(
+        slots=[DeviceSlot(None, 1)],
         display=Seen(),
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
     )
     fork = pool._fork
 
-    def interrupted(self: Pool, job: Any) -> Any:
+    def interrupted(self: LocalPool, job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         return fork(job)
 
-    monkeypatch.setattr(Pool, "_fork", interrupted)
+    monkeypatch.setattr(LocalPool, "_fork", interrupted)
     begun = time.monotonic()
     assert pool.run([make_cell(tmp_path, "a", act="sleep:30"), make_cell(tmp_path, "b")]) == {}
     assert pool.interrupts == 2
@@ -254,13 +254,13 @@ def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_socke
     sys.path.insert(0, {str(ROOT)!r})
     from pathlib import Path
     from tests.helpers.cell_runners import make_cell
-    from harness.sweeps.pool import Pool
-    from harness.sweeps.progress import Counts, PlainDisplay
-    from harness.processes.slots import Slot
+    from harness.sweeps.pool import LocalPool
+    from harness.sweeps.progress import PlainDisplay, SweepCounts
+    from harness.processes.slots import DeviceSlot
     if __name__ == "__main__":
         cell = make_cell(Path({str(tmp_path)!r}), "a", act="workers")
-        shown = PlainDisplay(Counts(1))
-        pool = Pool(slots=[Slot(None, 1)], display=shown, runner="tests.helpers.cell_runners:act", preload=())
+        shown = PlainDisplay(SweepCounts(total=1))
+        pool = LocalPool(slots=[DeviceSlot(None, 1)], display=shown, runner="tests.helpers.cell_runners:act", preload=())
         pool.run([cell])
     """
     path = tmp_path / "driver.py"
@@ -354,7 +354,7 @@ def test_a_complete_cell_that_is_to_run_again_is_archived_first(tmp_path: Path) 
     cell = make_cell(tmp_path, "a")
     run_pool([cell])
     before = (cell.folder / "record.json").read_bytes()
-    run_pool([cell], again={str(cell.folder)})
+    run_pool([cell], force_rerun={str(cell.folder)})
     assert (tmp_path / "runs").read_text() == "a 0\na 0\n"
     kept = list((tmp_path / ".archive").glob("*/t/e/s/a/seed-0/record.json"))
     assert [k.read_bytes() for k in kept] == [before]

@@ -1,8 +1,10 @@
-"""Hydra's doors to the cluster launchers; what these do is in :mod:`harness.sweeps.clusters.pool`."""
+"""Hydra plugins of the cluster launchers; the implementation is in :mod:`harness.sweeps.clusters.pool`."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
@@ -12,10 +14,16 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+if TYPE_CHECKING:
+    from harness.records.cell import Cell
+    from harness.sweeps.clusters.pool import AnyEngine
 
-class OwnNames(SearchPathPlugin):
-    """hydra-ray-launcher, where it is installed, has a schema called ``hydra/launcher=ray``, too, and Hydra
-    would check ours against it."""
+
+class RemoveRayLauncherSchema(SearchPathPlugin):
+    """Removes the schema ``hydra/launcher=ray`` of hydra-ray-launcher, if that is installed.
+
+    Hydra would validate our configuration of the same name against it.
+    """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         group = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})
@@ -25,30 +33,35 @@ class OwnNames(SearchPathPlugin):
 class _ClusterLauncher(Launcher):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         from harness.config.composer import Composer
-        from harness.sweeps.launch import before_sweep
+        from harness.sweeps.launch import SweepTask, before_sweep
 
         self.composer = Composer(hydra_context.config_loader)
         self.config = config
-        before_sweep(config)
+        self.state = task_function.state if isinstance(task_function, SweepTask) else None
+        before_sweep(config, self.state)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from harness.sweeps.launch import launch
 
-        return launch(self.config, job_overrides, composer=self.composer, connect=self.connect)
+        return launch(
+            self.config, job_overrides, composer=self.composer, state=self.state, connect=self.connect
+        )
 
-    def connect(self, cells: Sequence[Any]) -> Any:
-        """The engine for these cells."""
-        raise RuntimeError("this is for its subclasses")
+    def connect(self, cells: Sequence[Cell]) -> AnyEngine:
+        """Create the engine that runs these cells."""
+        raise NotImplementedError
 
 
 class RayLauncher(_ClusterLauncher):
-    """Runs a sweep's cells as Ray tasks."""
+    """Runs the cells of a sweep as Ray tasks."""
 
     def __init__(self, ray: DictConfig, wait_seconds: float = 0.0) -> None:
-        self.ray: Any = OmegaConf.to_container(ray, resolve=True)
+        self.ray: dict[str, Mapping[str, object] | None] = {
+            str(key): dict(section) if section else None for key, section in (_plain(ray) or {}).items()
+        }
         self.wait_seconds = wait_seconds
 
-    def connect(self, cells: Sequence[Any]) -> Any:
+    def connect(self, cells: Sequence[Cell]) -> AnyEngine:
         from harness.sweeps.clusters.ray import RayEngine
 
         init, remote = self.ray.get("init") or {}, self.ray.get("remote") or {}
@@ -56,19 +69,24 @@ class RayLauncher(_ClusterLauncher):
 
 
 class SubmititLauncher(_ClusterLauncher):
-    """Runs a sweep's cells as Slurm jobs, or as submitit's local ones."""
+    """Runs the cells of a sweep as Slurm jobs, or as local jobs of submitit."""
 
-    def __init__(self, cluster: str, submitit_folder: Any = None, **parameters: Any) -> None:
+    def __init__(self, cluster: str, submitit_folder: str | None = None, **parameters: object) -> None:
         self.cluster, self.submitit_folder = cluster, submitit_folder
-        self.parameters = {
-            k: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v
-            for k, v in parameters.items()
-        }
+        self.parameters = {k: _plain(v) for k, v in parameters.items()}
 
-    def connect(self, cells: Sequence[Any]) -> Any:
+    def connect(self, cells: Sequence[Cell]) -> AnyEngine:
         from harness.sweeps.clusters.submitit import SubmititEngine
 
-        folder = Path(
-            str(self.submitit_folder or Path(str(self.config.hydra.sweep.dir)) / ".submitit")
-        ).absolute()
-        return SubmititEngine(cluster=self.cluster, folder=folder, parameters=self.parameters, cells=cells)
+        folder = self.submitit_folder or Path(str(self.config.hydra.sweep.dir)) / ".submitit"
+        return SubmititEngine(
+            cluster=self.cluster,
+            folder=Path(folder).absolute(),
+            parameters=self.parameters,
+            cells=cells,
+        )
+
+
+def _plain(value: object) -> Any:
+    """OmegaConf containers as plain ones."""
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

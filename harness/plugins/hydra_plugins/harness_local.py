@@ -1,7 +1,6 @@
-"""Hydra's door to the local launcher; what it does is in :mod:`harness.sweeps.launch`."""
+"""Hydra plugin of the local launcher; the implementation is in :mod:`harness.sweeps.launch`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
@@ -10,19 +9,20 @@ from omegaconf import DictConfig
 
 
 class LocalLauncher(Launcher):
-    """Runs a sweep's cells on the slots of this machine, each in a process of its own."""
+    """Runs the cells of a sweep on the slots of this machine, each in its own process."""
 
-    def __init__(self, slots: Any = "auto", cells_per_device: int = 1) -> None:
+    def __init__(self, slots: object = "auto", cells_per_device: int = 1) -> None:
         self.slots = slots
         self.cells_per_device = cells_per_device
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         from harness.config.composer import Composer
-        from harness.sweeps.launch import before_sweep
+        from harness.sweeps.launch import SweepTask, before_sweep
 
         self.composer = Composer(hydra_context.config_loader)
         self.config = config
-        before_sweep(config)
+        self.state = task_function.state if isinstance(task_function, SweepTask) else None
+        before_sweep(config, self.state)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from harness.sweeps.launch import launch
@@ -31,6 +31,7 @@ class LocalLauncher(Launcher):
             self.config,
             job_overrides,
             composer=self.composer,
+            state=self.state,
             slots=self.slots,
             cells_per_device=self.cells_per_device,
         )

@@ -1,11 +1,11 @@
-"""Cells as tasks of a cluster: the driver decides and keeps count, an engine (Ray, Slurm) places and starts.
+"""Runs cells on a cluster: the driver decides which cells run; an engine (Ray, Slurm) schedules them.
 
 A task is one cell. Its process is a supervisor that never loads torch: it takes the cell's lease and runs the
-cell as the local launcher does, in a child of its own (:mod:`harness.sweeps.pool`). So what kills the cell leaves a
-record with the reason, and a supervisor that serves many cells has paid for the imports once. A supervisor
-that is itself lost with its machine is a failed cell, too: the driver writes its record.
+cell in a worker process, as on a single machine (:mod:`harness.sweeps.pool`). So whatever kills the worker, a
+record with the reason is written, and a supervisor that runs many cells imports the libraries only once. If a
+supervisor is lost with its machine, the cell has failed, too: the driver writes its record.
 
-The cluster's machines need the installed package and one directory that all see under the same path.
+All machines of the cluster need the installed package and one shared directory under the same path.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from harness.errors import HarnessError
-from harness.processes.forkserver import handled
-from harness.processes.slots import Slot
+from harness.processes.slots import DeviceSlot
 from harness.records import lifecycle
 from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
 from harness.records.record import RECORD, Record
-from harness.sweeps.clusters.task import Death, Work, anchored
-from harness.sweeps.pool import Display
+from harness.sweeps.base_pool import BasePool
+from harness.sweeps.clusters.task import CellTask, TaskFailure, with_absolute_paths
 
 TICK_SECONDS = 0.2
-LOOK_SECONDS = 1.0
-LOOK_AT = 64  # cells whose leases are looked at in one go
+LEASE_CHECK_SECONDS = 1.0
+MAX_LEASE_CHECKS = 64  # cells whose leases are checked at a time
 SHARED_SECONDS = 15.0
 KILL_SECONDS = 15.0
+Handle = TypeVar("Handle", bound=Hashable)
+"""What an engine identifies a submitted task by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Slot):
-    """A slot somewhere in a cluster."""
+class ClusterSlot(DeviceSlot):
+    """A slot on some machine of a cluster."""
 
     name: str = "cluster"
 
@@ -47,212 +48,193 @@ class Place(Slot):
         return self.name
 
 
-class Engine(Protocol):
-    """Where tasks run.
+class Engine(Protocol[Handle]):
+    """Runs tasks.
 
     Attributes:
-        name: for people.
-        width: how many cells run at once; an estimate.
-        limit: how many may be handed over at once; None = all.
+        name: shown to users.
+        width: an estimate of how many cells run at the same time.
+        limit: maximum number of tasks submitted at a time; None = no limit.
     """
 
     name: str
     width: int
     limit: int | None
 
-    def submit(self, works: Sequence[Work]) -> list[Any]:
-        """A handle for each; HarnessError when the cluster refuses them."""
+    def submit(self, tasks: Sequence[CellTask]) -> list[Handle]:
+        """Submit tasks and return a handle for each; HarnessError if the cluster rejects them."""
         ...
 
-    def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
-        """Those that have ended, waiting at most ``seconds`` for one; None = withdrawn or stopped.
+    def poll(
+        self, handles: Sequence[Handle], seconds: float
+    ) -> list[tuple[Handle, Record | TaskFailure | None]]:
+        """Return the tasks that have ended, after waiting at most ``seconds`` for one; None = cancelled.
 
         Raises:
-            HarnessError: the cluster can no longer run what is left.
+            HarnessError: the cluster can no longer run the remaining tasks.
         """
         ...
 
-    def withdraw(self, handles: Sequence[Any]) -> None:
-        """Take back those that have not begun."""
+    def withdraw(self, handles: Sequence[Handle]) -> None:
+        """Cancel tasks that have not started."""
         ...
 
-    def kill(self, handles: Sequence[Any]) -> None:
-        """End them now."""
+    def kill(self, handles: Sequence[Handle]) -> None:
+        """Kill tasks immediately."""
         ...
 
     def close(self) -> None: ...
 
 
+AnyEngine = Engine[Any]
+"""An engine whose handles are not of interest."""
+
+
 @dataclass(slots=True)
-class _Task:
+class _SubmittedCell:
+    """A cell in the cluster, with the modification time of its earlier record and its submission time."""
+
     cell: Cell
-    before: int | None
+    record_time: int | None
     clock: float
-    seen: bool = False
+    started: bool = False
 
 
-@dataclass(slots=True)
-class ClusterPool:
-    """Runs cells on an engine; :class:`harness.sweeps.pool.Pool` is its like for one machine.
+@dataclass(slots=True, kw_only=True)
+class ClusterPool(BasePool, Generic[Handle]):
+    """Runs cells on an engine; the counterpart of :class:`harness.sweeps.pool.LocalPool`.
 
     Attributes:
         engine: connected.
-        others: as there.
+        others: see :class:`harness.sweeps.base_pool.BasePool`.
     """
 
-    engine: Engine
-    display: Display
-    runner: str
-    preload: Sequence[str] = ()
-    fail_fast: bool = False
-    again: Set[str] = frozenset()
-    stopping: bool = False
-    interrupts: int = 0
-    _flying: dict[Any, _Task] = field(default_factory=dict)
-    _records: dict[str, Record] = field(default_factory=dict)
-    _looked: float = 0.0
+    engine: Engine[Handle]
+    _ready: deque[Cell] = field(default_factory=deque)
+    _submitted: dict[Handle, _SubmittedCell] = field(default_factory=dict)
+    _leases_checked: float = 0.0
     _withdrawn: bool = False
 
-    def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
-        """Run the cells; returns the records by folder, without those that were stopped or not started.
-
-        Raises:
-            HarnessError: the cluster refuses them, or has lost what they need.
-        """
+    def _begin(self, cells: Sequence[Cell]) -> None:
         for root in {cell.folder.parents[4] for cell in cells}:
             root.mkdir(parents=True, exist_ok=True)
-        ready = deque(cells)
-        try:
-            with self._signals():
-                while self._flying or (ready and not self.stopping):
-                    self._hand_over(ready)
-                    for handle, answer in self.engine.poll(list(self._flying), TICK_SECONDS):
-                        self._ended(self._flying.pop(handle), answer)
-                    self._look()
-                    self._stop()
-                    self.display.tick()
-        finally:
-            self._kill()
-        return dict(self._records)
+        self._ready = deque(cells)
 
-    def _hand_over(self, ready: deque[Cell]) -> None:
-        room = len(ready) if self.engine.limit is None else self.engine.limit - len(self._flying)
-        if self.stopping or not ready or room < 1:
+    def _unfinished(self) -> bool:
+        return bool(self._submitted) or (bool(self._ready) and not self.stopping)
+
+    def _step(self) -> None:
+        self._submit_ready()
+        for handle, result in self.engine.poll(list(self._submitted), TICK_SECONDS):
+            self._finalize(self._submitted.pop(handle), result)
+        self._detect_started()
+        self._stop_if_requested()
+
+    def _submit_ready(self) -> None:
+        room = len(self._ready) if self.engine.limit is None else self.engine.limit - len(self._submitted)
+        if self.stopping or not self._ready or room < 1:
             return
-        cells = [ready.popleft() for _ in range(min(room, len(ready)))]
-        works = [self._work(cell) for cell in cells]
-        tasks = [_Task(cell, _changed(cell), time.monotonic()) for cell in cells]
-        self._flying |= dict(zip(self.engine.submit(works), tasks, strict=True))
+        cells = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
+        tasks = [self._task(cell) for cell in cells]
+        submitted = [_SubmittedCell(cell, _record_time(cell), time.monotonic()) for cell in cells]
+        self._submitted |= dict(zip(self.engine.submit(tasks), submitted, strict=True))
 
-    def _work(self, cell: Cell) -> Work:
+    def _task(self, cell: Cell) -> CellTask:
         trainer = cell.config.get("trainer") or {}
-        return Work(
-            cell=replace(cell, config=anchored(cell.config)),
+        return CellTask(
+            cell=replace(cell, config=with_absolute_paths(cell.config)),
             runner=self.runner,
             preload=tuple(self.preload),
-            again=str(cell.folder) in self.again,
+            force_rerun=str(cell.folder) in self.force_rerun,
             devices="" if trainer.get("accelerator") == "cpu" else None,
             threads=trainer.get("threads"),
         )
 
-    def _ended(self, task: _Task, answer: Record | Death | None) -> None:
-        if isinstance(answer, Record):
-            _wait_for(task.cell.folder / RECORD)
-        elif _changed(task.cell) not in (None, task.before):
-            answer = lifecycle.previous(task.cell)  # it came as far as its record
-        if isinstance(answer, Death):
+    def _finalize(self, task: _SubmittedCell, result: Record | TaskFailure | None) -> None:
+        if isinstance(result, Record):
+            _wait_for_file(task.cell.folder / RECORD)
+        elif _record_time(task.cell) not in (None, task.record_time):
+            result = lifecycle.previous(task.cell)  # the record was written before the task died
+        if isinstance(result, TaskFailure):
             if self.interrupts > 1:
                 return
-            answer = self._obituary(task, answer)
-        if answer is None and self.stopping:
+            result = self._failure_record(task, result)
+        if result is None and self.stopping:
             return
-        if not task.seen:
-            self.display.started(task.cell, Place(None, 1, self.engine.name))
-        if answer is not None:
-            self._records[str(task.cell.folder)] = answer
-            self.stopping |= self.fail_fast and answer.status in ("failed", "timeout")
-        self.display.finished(task.cell, answer)
+        if not task.started:
+            self.display.started(task.cell, ClusterSlot(None, 1, self.engine.name))
+        self._finish(task.cell, result)
 
-    def _obituary(self, task: _Task, death: Death) -> Record:
+    def _failure_record(self, task: _SubmittedCell, failure: TaskFailure) -> Record:
         seconds = time.monotonic() - task.clock
-        record = lifecycle.failure(task.cell, status=death.status, reason=death.reason, seconds=seconds)
+        record = lifecycle.failure(task.cell, status=failure.status, reason=failure.reason, seconds=seconds)
         record.costs.device = self.engine.name
-        _drop_lease(task.cell)
+        _remove_stale_lease(task.cell)
         lifecycle.store(task.cell, record, warn=self.display.note)
         return record
 
-    def _look(self) -> None:
-        """Which cells have begun: those with a lease. A few are looked at, the longest waiting first."""
+    def _detect_started(self) -> None:
+        """Find cells that have started by their leases: a few at a time, the longest waiting first."""
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._leases_checked < LEASE_CHECK_SECONDS:
             return
-        self._looked = now
-        for task in [t for t in self._flying.values() if not t.seen][:LOOK_AT]:
+        self._leases_checked = now
+        for task in [t for t in self._submitted.values() if not t.started][:MAX_LEASE_CHECKS]:
             if (task.cell.folder / LEASE).exists():
-                task.seen = True
-                self.display.started(task.cell, Place(None, 1, self.engine.name))
+                task.started = True
+                self.display.started(task.cell, ClusterSlot(None, 1, self.engine.name))
 
-    def _stop(self) -> None:
+    def _stop_if_requested(self) -> None:
         if self.interrupts > 1:
-            # not withdrawn first: what is being cancelled gently is not ended by force
-            self._kill()
+            # do not withdraw first: Ray does not kill a task by force while it is being cancelled gently
+            self._kill_all()
         elif self.stopping and not self._withdrawn:
             self._withdrawn = True
-            self.engine.withdraw(list(self._flying))
+            self.engine.withdraw(list(self._submitted))
 
-    def _kill(self) -> None:
-        """End what still runs, and wait until it has."""
-        if not self._flying:
+    def _cancel_running(self) -> None:
+        """No-op: waiting for the cluster is left to the next step."""
+
+    def _kill_all(self) -> None:
+        """Kill the submitted tasks, and wait until they have ended."""
+        if not self._submitted:
             return
         with contextlib.suppress(HarnessError):
-            self.engine.kill(list(self._flying))
+            self.engine.kill(list(self._submitted))
             limit = time.monotonic() + KILL_SECONDS
-            while self._flying and time.monotonic() < limit:
-                for handle, _ in self.engine.poll(list(self._flying), TICK_SECONDS):
-                    _drop_lease(self._flying.pop(handle).cell)
-        self._flying.clear()
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C once: nothing that has not begun; twice, SIGTERM, SIGHUP: all is ended. It resumes."""
-        with handled(self._interrupted):
-            yield
-
-    def _interrupted(self, times: int) -> None:
-        self.stopping = True
-        self.interrupts += times
-        if self.interrupts == 1:
-            self.display.note("stopping after the running cells; Ctrl-C again stops them now")
+            while self._submitted and time.monotonic() < limit:
+                for handle, _ in self.engine.poll(list(self._submitted), TICK_SECONDS):
+                    _remove_stale_lease(self._submitted.pop(handle).cell)
+        self._submitted.clear()
 
 
-def _drop_lease(cell: Cell) -> None:
-    """Remove the file of a lease whose holder was killed; not one that is held, or may be elsewhere."""
+def _remove_stale_lease(cell: Cell) -> None:
+    """Remove the lease file of a killed holder; not a lease that is held, or may be held elsewhere."""
     with contextlib.suppress(OSError):
         if (cell.folder / LEASE).exists() and (lease := Leases().take(cell.folder)) is not None:
             lease.release()
 
 
-def _changed(cell: Cell) -> int | None:
+def _record_time(cell: Cell) -> int | None:
     try:
         return (cell.folder / RECORD).stat().st_mtime_ns
     except OSError:
         return None
 
 
-def _wait_for(path: Path, *, seconds: Callable[[], float] = time.monotonic) -> None:
-    """A file that another machine has written can take a while to be seen here.
+def _wait_for_file(path: Path) -> None:
+    """Wait for a file written on another machine: network file systems show it with a delay.
 
     Raises:
-        HarnessError: it does not come: the directory is not the same on both.
+        HarnessError: it does not appear: the two machines do not share the directory.
     """
-    limit = seconds() + SHARED_SECONDS
+    limit = time.monotonic() + SHARED_SECONDS
     while not path.exists():
-        if seconds() > limit:
+        if time.monotonic() > limit:
             raise HarnessError(
-                f"{path}: a worker has written it, but it is not seen here: results_dir must be one "
-                "directory that all machines share"
+                f"{path}: written by a worker, but not visible on this machine: results_dir must be one "
+                "directory shared by all machines"
             )
-        os.listdir(
-            path.parents[1] if path.parents[1].is_dir() else "/"
-        )  # makes a network file system look again
+        # listing a parent folder makes a network file system refresh its cache
+        os.listdir(path.parents[1] if path.parents[1].is_dir() else "/")
         time.sleep(TICK_SECONDS)

@@ -23,8 +23,8 @@ from harness.sweeps import launch
 from harness.sweeps.clusters import pool as clusters
 from harness.sweeps.clusters import ray, submitit
 from harness.sweeps.clusters.pool import ClusterPool
-from harness.sweeps.clusters.task import Death, Work, anchored, gpus_of, need
-from harness.sweeps.progress import Counts, SilentDisplay
+from harness.sweeps.clusters.task import CellTask, TaskFailure, gpus_of, require_package, with_absolute_paths
+from harness.sweeps.progress import SilentDisplay, SweepCounts
 from tests.helpers import cell_runners
 from tests.helpers.paths import PYTHONPATH, ROOT
 
@@ -77,7 +77,7 @@ def test_more_gpus_than_ray_has_are_refused_before_anything_runs(tmp_path: Path)
     before = time.monotonic()
     done = harness(tmp_path, *RAY, "hydra.launcher.ray.remote.num_gpus=4", "optimizer.lr=1,2")
     assert done.returncode == 2, done.stderr
-    assert "a cell takes 4 GPU, and the largest of 1 machine in the Ray cluster has 2" in done.stderr
+    assert "a cell needs 4 GPU, but the largest of 1 machine in the Ray cluster has 2" in done.stderr
     assert "nothing has been run" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "results").exists()
@@ -119,7 +119,7 @@ def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
     here: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for engine in (ray, submitit):
-        monkeypatch.setattr(engine, "need", lambda *_, **__: pytest.fail("a cluster was asked"))
+        monkeypatch.setattr(engine, "require_package", lambda *_, **__: pytest.fail("a cluster was asked"))
     assert main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
     assert "in the job optimizer.lr=-1" in capsys.readouterr().err
     assert list(here.iterdir()) == []
@@ -134,14 +134,14 @@ def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.Cap
 
 def test_what_is_missing_is_named_with_its_extra() -> None:
     with pytest.raises(HarnessError, match=r"hydra/launcher=ray: .*pip install 'transfer-harness\[ray\]'"):
-        need("no_such_package", launcher="ray", extra="ray")
+        require_package("no_such_package", launcher="ray", extra="ray")
 
 
 @submitit_here
 def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
     err = capsys.readouterr().err
-    assert "hydra/launcher=slurm: submitit refuses it" in err
+    assert "hydra/launcher=slurm: rejected by submitit" in err
     assert "Traceback" not in err
 
 
@@ -149,35 +149,35 @@ def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.Captu
 def test_fewer_gpus_than_a_job_takes_are_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["-m", "hydra/launcher=slurm_local", "hydra.launcher.gpus_per_node=1", "optimizer.lr=1"]
     assert main(command) == 2
-    assert "a cell takes 1 GPU, and this machine has 0" in capsys.readouterr().err
+    assert "a cell needs 1 GPU, but this machine has 0" in capsys.readouterr().err
 
 
 class Engine:
-    """Runs the works in this process, one a poll; ``deaths`` says which end without an answer."""
+    """Runs the tasks in this process, one a poll; ``deaths`` says which end without an answer."""
 
     name, width, limit = "fake", 1, None
 
-    def __init__(self, deaths: dict[str, Death] | None = None) -> None:
+    def __init__(self, deaths: dict[str, TaskFailure] | None = None) -> None:
         self.deaths = deaths or {}
         self.withdrawn: list[str] = []
-        self.works: list[Work] = []
+        self.tasks: list[CellTask] = []
 
-    def submit(self, works: Sequence[Work]) -> list[Any]:
-        self.works += works
-        return list(range(len(self.works) - len(works), len(self.works)))
+    def submit(self, tasks: Sequence[CellTask]) -> list[Any]:
+        self.tasks += tasks
+        return list(range(len(self.tasks) - len(tasks), len(self.tasks)))
 
-    def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
+    def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | TaskFailure | None]]:
         if self.withdrawn:
             return [(h, None) for h in handles]
-        return [(h, self._answer(self.works[h])) for h in handles[:1]]
+        return [(h, self._answer(self.tasks[h])) for h in handles[:1]]
 
-    def _answer(self, work: Work) -> Record | Death:
-        if work.cell.id in self.deaths:
-            return self.deaths[work.cell.id]
-        return cell_runners.act(work.cell, lambda event: None)
+    def _answer(self, task: CellTask) -> Record | TaskFailure:
+        if task.cell.id in self.deaths:
+            return self.deaths[task.cell.id]
+        return cell_runners.act(task.cell, lambda event: None)
 
     def withdraw(self, handles: Sequence[Any]) -> None:
-        self.withdrawn = [self.works[h].cell.id for h in handles]
+        self.withdrawn = [self.tasks[h].cell.id for h in handles]
 
     def kill(self, handles: Sequence[Any]) -> None:
         self.withdraw(handles)
@@ -186,7 +186,7 @@ class Engine:
 
 
 def pool(engine: Engine, **options: Any) -> ClusterPool:
-    display = SilentDisplay(Counts(expect=1))
+    display = SilentDisplay(SweepCounts(total=1))
     return ClusterPool(engine=engine, display=display, runner="tests.helpers.cell_runners:act", **options)
 
 
@@ -194,7 +194,7 @@ def test_a_lost_worker_is_a_record_with_its_reason_and_status(tmp_path: Path) ->
     cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
     for cell in cells:
         cell.folder.mkdir(parents=True)
-    engine = Engine({"b": Death("the machine is gone"), "c": Death("TIMEOUT", "timeout")})
+    engine = Engine({"b": TaskFailure("the machine is gone"), "c": TaskFailure("TIMEOUT", "timeout")})
     records = pool(engine).run(cells)
     assert [records[str(c.folder)].status for c in cells] == ["complete", "failed", "timeout"]
     assert read_record(cells[1].folder).reason == "the machine is gone"
@@ -207,20 +207,20 @@ def test_a_record_that_the_lost_worker_had_written_counts(tmp_path: Path) -> Non
     write_record(cell.folder, old)
 
     class Late(Engine):
-        def _answer(self, work: Work) -> Record | Death:
-            cell_runners.act(work.cell, lambda event: None)
-            return Death("gone after its work was done")
+        def _answer(self, task: CellTask) -> Record | TaskFailure:
+            cell_runners.act(task.cell, lambda event: None)
+            return TaskFailure("gone after its work was done")
 
     assert pool(Late()).run([cell])[str(cell.folder)].status == "complete"
     write_record(cell.folder, old)
-    assert pool(Engine({"a": Death("new")})).run([cell])[str(cell.folder)].reason == "new"
+    assert pool(Engine({"a": TaskFailure("new")})).run([cell])[str(cell.folder)].reason == "new"
 
 
 def test_fail_fast_withdraws_what_has_not_begun(tmp_path: Path) -> None:
     cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
     for cell in cells:
         cell.folder.mkdir(parents=True)
-    engine = Engine({"a": Death("boom")})
+    engine = Engine({"a": TaskFailure("boom")})
     running = pool(engine, fail_fast=True)
     assert [r.status for r in running.run(cells).values()] == ["failed"]
     assert engine.withdrawn == ["b", "c"]
@@ -236,7 +236,9 @@ def test_what_is_to_be_ended_is_not_withdrawn_first(tmp_path: Path, number: sign
     said: list[str] = []
 
     class Slow(Engine):
-        def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | Death | None]]:
+        def poll(
+            self, handles: Sequence[Any], seconds: float
+        ) -> list[tuple[Any, Record | TaskFailure | None]]:
             if "kill" in said:
                 return [(h, None) for h in handles]
             os.kill(os.getpid(), number)
@@ -260,15 +262,15 @@ def test_results_that_no_other_machine_sees_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = cell_runners.make_cell(tmp_path / "nowhere", "a")
-    with pytest.raises(HarnessError, match="must be a directory all machines see"):
-        Work(cell, "tests.helpers.cell_runners:act", ())()
+    with pytest.raises(HarnessError, match="must be a directory shared by all machines"):
+        CellTask(cell, "tests.helpers.cell_runners:act", ())()
     monkeypatch.setattr(clusters, "SHARED_SECONDS", 0.0)
 
     class Elsewhere(Engine):
-        def _answer(self, work: Work) -> Record | Death:
+        def _answer(self, task: CellTask) -> Record | TaskFailure:
             return Record(status="complete", task="t", encoder="e", strategy="s", cell="a", seed=0)
 
-    with pytest.raises(HarnessError, match="one directory that all machines share"):
+    with pytest.raises(HarnessError, match="one directory shared by all machines"):
         pool(Elsewhere()).run([cell])
 
 
@@ -280,7 +282,7 @@ def test_workers_get_absolute_paths_and_their_share(tmp_path: Path, monkeypatch:
         "encoder": {"members": {"a": {"path": "data"}}, "files": {"weights": "data"}},
         "seed": 0,
     }
-    found = anchored(config)
+    found = with_absolute_paths(config)
     whole = str(tmp_path / "data")
     assert found["task"] == {"path": whole, "dev": "none", "name": "data"}
     assert found["encoder"] == {"members": {"a": {"path": whole}}, "files": {"weights": whole}}
@@ -288,7 +290,7 @@ def test_workers_get_absolute_paths_and_their_share(tmp_path: Path, monkeypatch:
     engine = Engine()
     cell.folder.mkdir(parents=True)
     pool(engine).run([cell])
-    assert engine.works[0].devices == ""
+    assert engine.tasks[0].devices == ""
 
 
 @pytest.mark.parametrize(
