@@ -15,6 +15,7 @@ from harness.data.text import Example
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
+    from torchmetrics import MetricCollection
 
     from harness.data.batch import Batch
     from harness.data.statistics import ExampleStats
@@ -176,5 +177,19 @@ class HasExampleStats(Protocol):
 
         Raises:
             HarnessError: an example has no prediction.
+        """
+        ...
+
+
+@runtime_checkable
+class HasLiveMetrics(Protocol):
+    """A task whose metrics on dev can be accumulated over batches and ranks, for the curves of the loggers."""
+
+    def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
+        """Fresh metrics; ``update(predictions, examples)`` takes a batch's predictions and examples, in the
+        same order, of any share of ``examples``. :meth:`Task.splits` was called.
+
+        Args:
+            examples: all examples that will be predicted; their gold determines the classes.
         """
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from harness.core.events import Progress
 from harness.data.text import Example
 from harness.processes.distributed import ALONE, World
-from harness.task import Prediction, Task
+from harness.task import HasLiveMetrics, Prediction, Task
 from harness.training.optim import NO_DECAY, frozen_groups
 
 EVERY = 50
@@ -97,6 +98,35 @@ class StepProgress(pl.Callback):
             self.progress({**event, "done": batch_idx + 1, "total": trainer.num_training_batches})
 
 
+class LiveMetrics(pl.Callback):
+    """Logs ``dev/<metric>`` after each epoch for all live metrics of the task, reduced over ranks by torchmetrics.
+
+    Args:
+        task: defines the metrics.
+        examples: the dev examples.
+    """
+
+    def __init__(self, task: HasLiveMetrics, examples: Sequence[Example]) -> None:
+        self.examples = {e.id: e for e in examples}
+        self.metrics = task.live_metrics(examples)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        predicted: dict[str, Prediction] = pl_module.predicted  # of this rank
+        with warnings.catch_warnings():
+            # a rank without dev examples takes part in the reduction with empty states
+            warnings.filterwarnings(
+                "ignore", message=r"The ``compute`` method of metric .* was called before"
+            )
+            if trainer.world_size > 1:  # NCCL reduces tensors on the device only
+                self.metrics.to(pl_module.device)
+            self.metrics.update(list(predicted.values()), [self.examples[key] for key in predicted])
+            values = self.metrics.compute()
+        self.metrics.reset()
+        pl_module.log_dict(
+            {f"dev/{name}": float(value) for name, value in values.items()}, rank_zero_only=True
+        )
+
+
 class Curves(pl.Callback):
     """Tells the trainer's logger of ``loss`` and ``lr/<group>`` while it trains and of ``dev/<metric>`` after
     each epoch. A group that has not thawed has the rate 0.
@@ -120,7 +150,7 @@ class Curves(pl.Callback):
             self._tell(trainer, {"loss": pl_module.losses[-1], **self._rates})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if self.choice.history:
+        if self.choice.history and not isinstance(self.choice.task, HasLiveMetrics):
             self._tell(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
 
     @staticmethod

@@ -26,8 +26,9 @@ from harness.processes.distributed import ALONE, World
 from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import Costs, Record, write_config, write_record
+from harness.task import HasLiveMetrics
 from harness.training.assemble import Assembly, assemble
-from harness.training.callbacks import BestEpochCallback, Curves, StepProgress
+from harness.training.callbacks import BestEpochCallback, Curves, LiveMetrics, StepProgress
 from harness.training.features import FeatureEncoder
 from harness.training.trainer import device_name, fit, make_trainer, predict
 
@@ -102,6 +103,9 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     assembly.model.check_ranks("before training")
     world.set_seed(cell.seed)
     watching = [choice, StepProgress(progress, config["epochs"]), *([Curves(choice)] if current() else [])]
+    # on all ranks, since they reduce the metrics together; only the first rank has a logger
+    if splits.dev and cell.config["logger"]["name"] != "none" and isinstance(task, HasLiveMetrics):
+        watching.append(LiveMetrics(task, splits.dev))
     trainer = make_trainer(cell, assembly, watching)
     begin = time.perf_counter()
     fit(trainer, assembly)

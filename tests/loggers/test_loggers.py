@@ -176,7 +176,7 @@ def test_csv_gets_the_same_curves_and_none_nothing(folder: Path) -> None:
     cell = make_cell(folder, *CELL, "logger=csv")
     record = run_cell(cell)
     header = (cell.folder / "metrics.csv").read_text().splitlines()[0].split(",")
-    assert {"loss", "train_loss", "dev/accuracy", "lr/task"} <= set(header)
+    assert {"loss", "train_loss", "dev/accuracy", "dev/macro_f1", "dev/mcc", "lr/task"} <= set(header)
     assert not [w for w in record.warnings if "not empty" in w]
     bare = make_cell(folder / "bare", *CELL)
     assert run_cell(bare).test == record.test

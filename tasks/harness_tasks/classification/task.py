@@ -26,6 +26,8 @@ from harness_tasks.classification.columns import Columns, Labels, Names, target_
 from harness_tasks.classification.reader import Hub, Reader, Row, check_roles
 
 if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
+
     from harness.data.tokens import TokenizedWindow
 
 
@@ -189,6 +191,14 @@ class TextClassification:
         scoring.check_complete(predictions, examples)
         gold, predicted = [e.gold for e in examples], [predictions[e.id].value for e in examples]
         return scoring.example_stats(gold, predicted, positive=self.positive)
+
+    def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
+        """See :class:`harness.task.HasLiveMetrics`."""
+        from harness_tasks.classification.live_metrics import live_metrics
+
+        self._check_read()
+        absent = sorted({str(e.gold) for e in examples} - set(self.labels))
+        return live_metrics([*self.labels, *absent], self.positive)
 
     def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""

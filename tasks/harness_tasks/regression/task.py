@@ -22,6 +22,8 @@ from harness_tasks.classification.reader import Hub, Reader, Row
 from harness_tasks.regression import scoring
 
 if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
+
     from harness.data.tokens import TokenizedWindow
 
 
@@ -146,6 +148,12 @@ class TextRegression:
         """See :func:`harness_tasks.regression.scoring.example_stats`."""
         predicted = [float(predictions[e.id].value) for e in examples]
         return scoring.example_stats(predicted, [e.gold for e in examples])
+
+    def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
+        """See :class:`harness.task.HasLiveMetrics`."""
+        from harness_tasks.regression.live_metrics import live_metrics
+
+        return live_metrics()
 
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]

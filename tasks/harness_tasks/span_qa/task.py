@@ -21,6 +21,8 @@ from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
 if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
+
     from harness.data.tokens import TokenizedWindow
     from harness_tasks.span_qa.head import SpanHead
 
@@ -187,6 +189,16 @@ class SpanQA:
             empty=[not str(predictions[e.id].value).strip() for e in examples],
             unanswerable=self.unanswerable,
         )
+
+    def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
+        """See :class:`harness.task.HasLiveMetrics`."""
+        from harness_tasks.live_metrics import StatsMetric, collection
+
+        def to_stats(predictions: Sequence[Prediction], examples: Sequence[Example]) -> ExampleStats:
+            return self.example_stats({e.id: p for e, p in zip(examples, predictions, strict=True)}, examples)
+
+        names = self.example_stats({e.id: Prediction("") for e in examples}, examples).names
+        return collection(answers=StatsMetric(FROM_STATS, names, to_stats))
 
     def _without_answer(self, row: TokenizedWindow) -> dict[str, np.ndarray]:
         target = NULL if self.unanswerable or is_joint(row) else IGNORE_INDEX

@@ -19,11 +19,12 @@ from harness_tasks.tagging.averaging import average_labels
 from harness_tasks.tagging.characters import Characters
 from harness_tasks.tagging.columns import Layout, Sentence
 from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
-from harness_tasks.tagging.scoring import example_stats, score_spans, score_tokens
+from harness_tasks.tagging.scoring import FROM_STATS, example_stats, score_spans, score_tokens
 from harness_tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
 
 if TYPE_CHECKING:
     import numpy as np
+    from torchmetrics import MetricCollection
 
     from harness.data.tokens import TokenizedWindow
     from harness_tasks.tagging.head import TaggingHead
@@ -232,6 +233,22 @@ class Tagging:
         gold, predicted = self._label_pairs(predictions, examples)
         spans, characters = self.scheme != "none", self._characters is not None
         return example_stats(gold, predicted, spans=spans, characters=characters)
+
+    def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
+        """See :class:`harness.task.HasLiveMetrics`; all metrics but ``surface_f1``."""
+        from harness_tasks.live_metrics import StatsMetric, collection
+
+        def to_stats(predictions: Sequence[Prediction], examples: Sequence[Example]) -> ExampleStats:
+            return self.example_stats({e.id: p for e, p in zip(examples, predictions, strict=True)}, examples)
+
+        spans, characters = self.scheme != "none", self._characters is not None
+        labels = {label for e in examples for label in e.gold} | set(self.labels)
+        if characters:  # B-PS+1 of a word becomes B-PS and I-PS of its characters
+            words = [label.partition("+")[0] for label in self.labels if label != OUTSIDE]
+            labels |= {f"{prefix}{label[1:]}" for label in words for prefix in "BI"}
+        one_each = [[label] for label in sorted(labels)]
+        names = example_stats(one_each, one_each, spans=spans, characters=characters).names
+        return collection(tags=StatsMetric(FROM_STATS, names, to_stats))
 
     def _label_pairs(
         self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
