@@ -23,6 +23,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import Store, TCPStore
 
 from harness.errors import HarnessError
 
@@ -157,7 +158,7 @@ class Group(World):
             flat = torch.cat([p.grad.reshape(-1) for p in bucket if p.grad is not None])
             self.all_reduce(flat)
             sizes = [p.numel() for p in bucket]
-            for parameter, part in zip(bucket, flat.split(sizes), strict=True):
+            for parameter, part in zip(bucket, torch.split(flat, sizes), strict=True):
                 assert parameter.grad is not None
                 parameter.grad.copy_(part.view_as(parameter))
 
@@ -251,14 +252,14 @@ def join(
     if sys.platform == "linux":  # the ranks share a machine, whatever address its name resolves to
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with _peers():
-        store = dist.TCPStore(
+        store = TCPStore(
             "127.0.0.1", port, size, is_master=rank == 0, timeout=TIMEOUT, master_listen_fd=listener
         )
         init_group(world, cuda=cuda, store=store)
     return world
 
 
-def init_group(world: World, *, cuda: bool, store: dist.Store) -> None:
+def init_group(world: World, *, cuda: bool, store: Store) -> None:
     """Create the default process group, which Lightning then uses as it is."""
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",

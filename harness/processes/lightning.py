@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.plugins.environments import ClusterEnvironment
+from pytorch_lightning.plugins.environments import ClusterEnvironment  # type: ignore[attr-defined]
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -127,8 +127,8 @@ def local(value: Tensor) -> Tensor:
 def gather_state_dict(model: nn.Module) -> dict[str, Tensor]:
     """All tensors of a sharded model on the CPU of rank 0; nothing on the others. Every rank must call it."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state: dict[str, Tensor] = get_model_state_dict(model, options=options)
-    return state
+    state = get_model_state_dict(model, options=options)
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
 
 
 def make_strategy(world: World, strategy: str) -> Strategy | Literal["auto"]:

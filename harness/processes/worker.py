@@ -125,8 +125,9 @@ def _redirect_output(log: Path) -> None:
 
 def _set_environment(spec: WorkerSpec) -> None:
     """Set devices and threads before CUDA is initialised; loaded libraries need a call instead."""
-    for name in DISTRIBUTED:
-        os.environ.pop(name, None)
+    if (spec.cell.config.get("trainer") or {}).get("num_nodes", 1) == 1:
+        for name in DISTRIBUTED:
+            os.environ.pop(name, None)
     if spec.devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = spec.devices
     for name in THREAD_VARIABLES:

@@ -24,6 +24,7 @@ from harness.records.record import Record
 from harness.sweeps.base_pool import BasePool, Display
 from harness.sweeps.checks import check_cells, check_writable, warn_of_missing_outputs
 from harness.sweeps.clusters.pool import AnyEngine, ClusterPool
+from harness.sweeps.nodes import check_one_node, join_nodes
 from harness.sweeps.plan import SweepPlan, describe, make_plan
 from harness.sweeps.pool import PRELOAD, LocalPool
 from harness.sweeps.progress import PlainDisplay, SilentDisplay, SweepCounts, make_display
@@ -98,6 +99,8 @@ def launch(
         _prepare(job, given=given, differing=o, state=state)
         for (job, given), o in zip(jobs, job_overrides, strict=True)
     ]
+    cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
+    check_one_node(cells)
     local = connect is None
     free = (
         _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [DeviceSlot(None, 1)]
@@ -144,8 +147,13 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
         cell = _prepare(
             {str(k): v for k, v in job.items()}, given=given_overrides(), differing=(), state=state
         )
+        launched = join_nodes(cell, runner=RUNNER)
+        if launched is not None and launched.rank > 0:
+            return None
         plan = make_plan({str(cell.folder): cell}, dry=_is_dry_run([cell]))
         check_cells(plan.to_run)
+        if launched is not None:
+            launched.decide(run=bool(plan.to_run) and not _is_dry_run([cell]))
     except (HarnessError, OmegaConfBaseException) as e:
         if state is None or _is_multirun():
             raise
@@ -157,7 +165,10 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
     if state is not None:
         first = _slots_for([cell], slots="auto", cells_per_device=1)[0]
         slot = DeviceSlot(first.devices, cpu_share(1))
-        return dev_score(execute([cell], plan, slots=[slot], state=state).get(str(cell.folder)))
+        record = execute([cell], plan, slots=[slot], state=state).get(str(cell.folder))
+        if launched is not None:
+            launched.finish()
+        return dev_score(record)
     silent, slot = SilentDisplay(SweepCounts(total=1)), DeviceSlot(None, cpu_share(1))
     record = execute([cell], plan, slots=[slot], display=silent).get(str(cell.folder))
     if record is not None and record.status in ("failed", "timeout"):

@@ -52,6 +52,10 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     Raises:
         HarnessError: bad data or a run that diverged. The caller records failures.
     """
+    if cell.config["trainer"]["num_nodes"] > 1:
+        from harness.processes.nodes import run_on_rank
+
+        return run_on_rank(cell, progress, runner="harness.training.run:run_here")
     if cell.config["trainer"]["devices"] > 1:
         from harness.processes.ranks import run_ranks
 
