@@ -17,8 +17,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="harness ensemble",
         description=__doc__,
-        epilog="Cells are averaged seed by seed: seed 0 of each cell, seed 1 of each, and so on. If every CELL "
-        "ends in /seed-n, exactly these seeds are averaged.",
+        epilog="Cells are averaged seed by seed: seed 0 of each cell, seed 1 of each, and so on. If every "
+        "CELL ends in /seed-n, exactly these seeds are averaged.",
     )
     parser.add_argument(
         "cells",

@@ -19,8 +19,11 @@ ROLES = ("meet:2", "meet:2", "segfault", "orphan")
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """Like :func:`cell_runners.act`, with more actions: ``meet:N`` waits until N cells run at the same time and
-    stores its environment, ``orphan`` kills the cell's supervisor, ``roles`` selects from :data:`ROLES` by seed."""
+    """Like :func:`cell_runners.act`, with three more actions.
+
+    ``meet:N`` waits until N cells run at the same time and stores its environment, ``orphan`` kills the
+    cell's supervisor, ``roles`` selects one of :data:`ROLES` by the seed.
+    """
     if cell.config.get("act") == "roles":
         cell.config["act"] = ROLES[cell.seed]
     what, _, argument = str(cell.config.get("act", "ok")).partition(":")

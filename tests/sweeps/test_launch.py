@@ -106,7 +106,7 @@ def test_retry_and_overwrite_select_the_cells_that_run_again(
     assert ran(results) == rerun
     assert code == (0 if {"5 0", "6 0"} <= set(rerun) else 1), "a kept failure is still a failure"
     archived = list(results.glob(".archive/*/t/e/s/*/seed-0/record.json"))
-    assert len(archived) == ("1 0" in again)
+    assert len(archived) == ("1 0" in rerun)
 
 
 def test_a_dry_run_shows_the_grid_and_writes_nothing(
