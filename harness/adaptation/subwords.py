@@ -17,7 +17,7 @@ import numpy as np
 from harness.adaptation import word_vectors
 from harness.adaptation.job import Job, Told
 from harness.adaptation.word_vectors import LEAST, go_on
-from harness.encoders.download import the_file
+from harness.encoders.download import resolve_file
 from harness.encoders.fasttext.encoder import ZEROS
 from harness.encoders.fasttext.files import is_model
 from harness.encoders.static.vector_files import open_bytes
@@ -32,7 +32,7 @@ def adapt(job: Job) -> Told:
     Raises:
         HarnessError: a model that gensim cannot continue: a classifier, or a compressed one.
     """
-    source, member = the_file(job.encoder, job.cache_dir), job.encoder.get("member")
+    source, member = resolve_file(job.encoder, job.cache_dir), job.encoder.get("member")
     if not is_model(source, member=member):
         return word_vectors.adapt(job)
     model = _read(source, member)

@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.adaptation.job import Job, Told
 from harness.core.fingerprint import data_fingerprint
-from harness.encoders.download import the_file
+from harness.encoders.download import resolve_file
 from harness.encoders.static.encoder import StaticEncoder
 from harness.encoders.static.vector_chunks import Chunk
 from harness.encoders.static.vectors import VectorTable, open_vectors, write_table
@@ -37,7 +37,7 @@ Sentence = list[str]
 
 def adapt(job: Job) -> Told:
     """Continue the vectors of a file; the folder gets a table as :mod:`harness.encoders.static.vectors` keeps it."""
-    source = the_file(job.encoder, job.cache_dir)
+    source = resolve_file(job.encoder, job.cache_dir)
     table = open_vectors(
         source, cache_dir=job.cache_dir, member=job.encoder.get("member"), dim=job.encoder.get("dim")
     )
@@ -51,8 +51,8 @@ def adapt(job: Job) -> Told:
     changed = {row: model.wv.vectors[i] for i, row in enumerate(rows.tolist()) if row}
     added = Chunk([w for w, _ in new], model.wv.vectors[[i for _, i in new]])
     chunks = _chunks(_start(table, job), table, changed, added)
-    content = data_fingerprint([table.facts.content, job.options.to_config(), job.texts.fingerprint()])
-    write_table(job.folder, chunks, dim=table.facts.dim, source=source, content=content)
+    content = data_fingerprint([table.info.content, job.options.to_config(), job.texts.fingerprint()])
+    write_table(job.folder, chunks, dim=table.info.dim, source=source, content=content)
     return Told(notes=[f"{len(new)} words of the training texts got vectors of their own"] if new else [])
 
 
@@ -87,11 +87,11 @@ def _start(table: VectorTable, job: Job) -> np.ndarray:
     if not job.random_init:
         return table.matrix
     draw = np.random.default_rng([job.seed, 1])
-    return draw.standard_normal(table.matrix.shape, dtype=np.float32) * np.float32(table.facts.std)
+    return draw.standard_normal(table.matrix.shape, dtype=np.float32) * np.float32(table.info.std)
 
 
 def _model(table: VectorTable, counts: Mapping[str, int], rows: np.ndarray, job: Job) -> Any:
-    settings = Settings(dim=table.facts.dim, lr=job.lr, min_lr=LOWEST)
+    settings = Settings(dim=table.info.dim, lr=job.lr, min_lr=LOWEST)
     model = gensim_model("Word2Vec", **settings.gensim(seed=job.seed))
     with quiet():
         model.build_vocab_from_freq(dict(counts), corpus_count=len(job.texts.train))

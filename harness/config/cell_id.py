@@ -19,7 +19,7 @@ NOT_IDENTITY = {
         "eval_batch_size", "accelerator", "devices", "num_nodes", "strategy", "threads",
         "gradient_checkpointing", "save",
     ),
-    "encoder": ("about", "recipe", "_files_", "table", "joint"),
+    "encoder": ("about", "recipe", "_files_", "table", "joint", "sha256"),
     "strategy": ("about", "recipe"),
     "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
     "body": ("about", "recipe"),

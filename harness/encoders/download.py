@@ -1,7 +1,7 @@
-"""Fetching a published file once, into the cache; torch-free.
+"""Resolve or download the published files of an encoder; torch-free.
 
-What is fetched is said beforehand with its size and place. Without a network there is one clear error that
-names the address and how to go on without it. ``HARNESS_OFFLINE=1`` never tries.
+Files are downloaded once, into the cache. The size and the destination are printed before a download starts. A
+failed download is one error that names the URL and the alternative. ``HARNESS_OFFLINE=1`` disables downloads.
 """
 
 from __future__ import annotations
@@ -9,70 +9,76 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
 from urllib.parse import urlsplit
 
 from filelock import FileLock
 
+from harness.core.fingerprint import file_fingerprint
 from harness.errors import HarnessError, did_you_mean
 
 TIMEOUT = 30.0
-"""Seconds to wait for the server's next bytes."""
-_BLOCK = 1 << 20
-MADE = ("vectors.txt", "vectors.txt.gz", "vectors.bin", "model.bin")
-"""Names under which word vectors are written."""
+"""Seconds to wait for the next bytes from the server."""
+VECTOR_FILE_NAMES = ("vectors.txt", "vectors.txt.gz", "vectors.bin", "model.bin")
+"""File names that ``harness pretrain`` uses for word vectors."""
 
 
-def single_file(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
-    """``_files_`` of encoders that are one file; see :func:`the_file`."""
-    return {"file": the_file(config, cache_dir)}
+def single_file(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
+    """Return the files (``_files_``) of encoders that consist of one file; see :func:`resolve_file`."""
+    return {"file": resolve_file(config, cache_dir)}
 
 
-def the_file(config: Mapping[str, Any], cache_dir: Path, *, what: str = "encoder") -> Path:
-    """The one file behind ``path``, or behind ``url`` when no path is given.
+def resolve_file(config: Mapping[str, object], cache_dir: Path, *, group: str = "encoder") -> Path:
+    """Return the local file for ``path``, or download it from ``url`` if ``path`` is not set.
 
     Args:
-        config: reads ``name``, ``path``, ``url`` and from ``about`` the ``size`` and ``where`` (where people
-            get the file).
-        cache_dir: downloads go to its folder ``downloads``.
-        what: the configuration group, for messages.
+        config: the keys ``name``, ``path``, ``url``, ``sha256`` (optional, of the file behind ``url``), and from
+            ``about`` the ``size`` and ``where`` (where to obtain the file) for messages.
+        cache_dir: downloads are stored in its folder ``downloads``.
+        group: the configuration group, for messages.
 
     Raises:
-        HarnessError: no such file, neither path nor url, or a download that failed.
+        HarnessError: no such file, neither path nor url, or a failed download.
     """
-    name, path = config.get("name", what), config.get("path")
-    about = config.get("about") or {}
+    path, url, about = config.get("path"), config.get("url"), about_of(config)
     if path is not None:
-        return existing(_in_folder(Path(str(path)).expanduser()), key=f"{what}.path")
-    url = config.get("url")
+        return existing_file(_in_folder(Path(str(path)).expanduser()), key=f"{group}.path")
     if not url:
-        where = f" ({about['where']})" if about.get("where") else ""
+        source = f" ({about['where']})" if about.get("where") else ""
         raise HarnessError(
-            f"{what} {name}: the file is not on this machine; get it{where} and give {what}.path=FILE"
+            f"{group} {config.get('name', group)}: the file is not on this machine; download it{source} and set "
+            f"{group}.path=FILE"
         )
+    sha256 = config.get("sha256")
     return fetch(
-        str(url), cache_dir / "downloads", size=str(about.get("size", "")), hint=f"give {what}.path=FILE"
+        str(url),
+        cache_dir / "downloads",
+        sha256=None if sha256 is None else str(sha256),
+        size=str(about.get("size", "")),
+        hint=f"set {group}.path=FILE",
     )
 
 
+def about_of(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the section ``about`` of an encoder's configuration, empty if it has none."""
+    about = config.get("about")
+    return about if isinstance(about, Mapping) else {}
+
+
 def _in_folder(path: Path) -> Path:
-    """The one file of word vectors that ``harness pretrain`` left in a folder; else ``path`` itself."""
+    """Return the single word-vector file that ``harness pretrain`` wrote to a folder; otherwise ``path``."""
     if not path.is_dir():
         return path
-    found = [path / name for name in MADE if (path / name).is_file()]
-    return found[0] if len(found) == 1 else path
+    candidates = [path / name for name in VECTOR_FILE_NAMES if (path / name).is_file()]
+    return candidates[0] if len(candidates) == 1 else path
 
 
-def existing(path: Path, *, key: str) -> Path:
-    """``path`` as an absolute path.
+def existing_file(path: Path, *, key: str) -> Path:
+    """Return ``path`` as an absolute path.
 
     Raises:
-        HarnessError: there is no such file; the nearest names in its folder are given.
+        HarnessError: no such file; the message suggests the most similar names in its folder.
     """
     path = path.expanduser().absolute()
     if path.is_file():
@@ -81,65 +87,110 @@ def existing(path: Path, *, key: str) -> Path:
         raise HarnessError(f"{key}={path} is a folder: give the file")
     parent = path.parent
     if not parent.is_dir():
-        raise HarnessError(f"{key}={path}: there is no folder {parent}")
+        raise HarnessError(f"{key}={path}: no such folder {parent}")
     names = [p.name for p in parent.iterdir() if p.is_file()]
-    raise HarnessError(f"{key}={path}: there is no such file, {did_you_mean(path.name, names)}")
+    raise HarnessError(f"{key}={path}: no such file, {did_you_mean(path.name, names)}")
 
 
-def fetch(url: str, folder: Path, *, size: str = "", hint: str = "") -> Path:
-    """The local copy of ``url`` in ``folder``, fetched when it is not there. Concurrent callers wait for one.
+def fetch(url: str, folder: Path, *, sha256: str | None = None, size: str = "", hint: str = "") -> Path:
+    """Return the local copy of ``url`` in ``folder``; download it if missing. Concurrent callers wait for one.
 
     Args:
-        url: where it is.
-        folder: where it goes, under the last part of the url.
-        size: how large it is, in words, for the message when the server does not say.
-        hint: how to go on without the download, for the error.
+        url: address of the file (http or https).
+        folder: destination folder; the file name is the last part of the URL.
+        sha256: expected SHA-256 as hex; None = not verified.
+        size: the size in words, for the message if the server does not report it.
+        hint: the alternative to downloading, for the error message.
+
+    Raises:
+        HarnessError: the download failed, is disabled, or does not have the expected checksum.
     """
     target = folder / (Path(urlsplit(url).path).name or "download")
-    if target.is_file():
-        return target
-    if os.environ.get("HARNESS_OFFLINE", "0") not in ("", "0"):
-        raise HarnessError(f"{url} is not in {folder}, and HARNESS_OFFLINE forbids to fetch it: {hint}")
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f".{target.name}.lock"):
-        if not target.is_file():
-            _download(url, target, size=size, hint=hint)
+    if not target.is_file():
+        if os.environ.get("HARNESS_OFFLINE", "0") not in ("", "0"):
+            raise HarnessError(f"{url} is not in {folder}, and HARNESS_OFFLINE disables downloads: {hint}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f".{target.name}.lock"):
+            if not target.is_file():
+                _download(url, target, size=size, hint=hint)
+    if sha256 is not None:
+        _verify(target, sha256.lower(), url)
     return target
 
 
+def _verify(target: Path, sha256: str, url: str) -> None:
+    """Compare the checksum, once per file: a successful comparison is recorded beside it."""
+    stat = target.stat()
+    verified = f"{sha256} {stat.st_size} {stat.st_mtime_ns}"
+    note = target.with_name(f".{target.name}.sha256")
+    if note.is_file() and note.read_text() == verified:
+        return
+    actual = file_fingerprint(target)
+    if actual != sha256:
+        raise HarnessError(
+            f"{target}: SHA-256 is {actual}, expected {sha256} for {url}; delete the file to download it again, or "
+            "correct encoder.sha256"
+        )
+    note.write_text(verified)
+
+
 def _download(url: str, target: Path, *, size: str, hint: str) -> None:
-    for stale in target.parent.glob(f".tmp-{target.name}-*"):  # left by a process that died: the lock is ours
-        stale.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".tmp-{target.name}-", dir=target.parent)
+    """Download with the lock held; the file appears under its name only when it is complete."""
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")
+    partial = target.parent / f".tmp-{target.name}"
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process; the lock excludes running ones
+    progress = _Progress(url, target, size)
+    # compressed files must arrive as they are, and the size must be that of the file
+    options = {"timeout": TIMEOUT, "headers": {"Accept-Encoding": "identity"}}
+    downloader = pooch.HTTPDownloader(progressbar=progress, chunk_size=1 << 16, **options)
     try:
-        with os.fdopen(handle, "wb") as out, urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
-            expected = int(answer.headers.get("Content-Length") or 0)
-            large = f"{expected / 1e6:,.0f} MB" if expected else size or "of unknown size"
-            print(f"fetching {url} ({large}) to {target}", file=sys.stderr)
-            _copy(answer, out, expected)
-            out.flush()
-            os.fsync(out.fileno())
-        got = os.path.getsize(name)
-        if expected and got != expected:
-            raise HarnessError(f"{url}: only {got} of {expected} bytes came; run it again")
-        os.replace(name, target)
-    except (urllib.error.URLError, OSError, ValueError) as e:
-        reason = getattr(e, "reason", None) or getattr(e, "strerror", None) or e
+        pooch.retrieve(url, None, fname=target.name, path=partial, downloader=downloader)
+        received = (partial / target.name).stat().st_size
+        if progress.total and received != progress.total:
+            raise HarnessError(f"{url}: received {received} of {progress.total} bytes; run it again")
+        os.replace(partial / target.name, target)
+    except (OSError, ValueError) as e:  # requests' exceptions are OSErrors
+        cause: BaseException = e
+        while cause.__context__ is not None:  # requests wraps the socket's error several times
+            cause = cause.__context__
+        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:200]
         large = f" ({size})" if size else ""
         raise HarnessError(
-            f"{url}{large} cannot be fetched to {target.parent} ({reason}): fetch it elsewhere and {hint}"
+            f"{url}{large} cannot be downloaded to {target.parent} ({reason}): download it elsewhere and {hint}"
         ) from e
     finally:
-        Path(name).unlink(missing_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def _copy(answer: IO[bytes], out: IO[bytes], expected: int) -> None:
-    if not (expected and sys.stderr.isatty()):
-        shutil.copyfileobj(answer, out, _BLOCK)
-        return
-    done = 0
-    while block := answer.read(_BLOCK):
-        out.write(block)
-        done += len(block)
-        print(f"\r{done / 1e6:,.0f} of {expected / 1e6:,.0f} MB", end="", file=sys.stderr)
-    print(file=sys.stderr)
+class _Progress:
+    """Prints size and destination when pooch reports the size, then a progress bar on terminals."""
+
+    def __init__(self, url: str, target: Path, size: str) -> None:
+        self._url, self._target, self._size = url, target, size
+        self._total = self._received = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes according to the server; 0 if it does not say."""
+        return self._total
+
+    @total.setter
+    def total(self, value: int) -> None:
+        self._total = value
+        size = f"{value / 1e6:,.0f} MB" if value else self._size or "unknown size"
+        print(f"downloading {self._url} ({size}) to {self._target}", file=sys.stderr)
+
+    def update(self, received: int) -> None:
+        self._received += received
+        if self._total and sys.stderr.isatty():
+            done = min(self._received, self._total) / 1e6
+            print(f"\r{done:,.0f} of {self._total / 1e6:,.0f} MB", end="", file=sys.stderr)
+
+    def reset(self) -> None:
+        self._received = 0
+
+    def close(self) -> None:
+        if self._total and sys.stderr.isatty():
+            print(file=sys.stderr)

@@ -19,7 +19,7 @@ from typing import Any
 from harness.core.instantiate import locate
 from harness.core.validation import number, optional
 from harness.encoders.awd_lstm.files import the_directions
-from harness.encoders.concat.files import the_members
+from harness.encoders.concat.files import active_members
 from harness.encoders.transformer.hub import CONFIG, local_folder
 from harness.errors import HarnessError, did_you_mean
 
@@ -94,7 +94,7 @@ FAMILIES = {
 }
 """By the encoder's ``_target_``."""
 COMPOUND: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]] = {
-    "harness.encoders.concat.load": lambda c: the_members(c.get("members")),
+    "harness.encoders.concat.load": lambda c: active_members(c.get("members")),
     "harness.encoders.awd_lstm.load_bidirectional": lambda c: the_directions(c.get("members"), c.get("path")),
 }
 """Encoders that are made of others: each of these is adapted by itself."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -113,7 +117,8 @@ def test_named_configurations_are_whole(name: str) -> None:
 def test_offline_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"name": "x", "url": "http://127.0.0.1:9/v.zip", "about": {"size": "1 GB"}}
     with pytest.raises(
-        HarnessError, match=r"127\.0\.0\.1:9/v\.zip \(1 GB\) cannot be fetched.*encoder\.path=FILE"
+        HarnessError,
+        match=r"127\.0\.0\.1:9/v\.zip \(1 GB\) cannot be downloaded.*refused.*encoder\.path=FILE",
     ):
         single_file(config, tmp_path)
     monkeypatch.setenv("HARNESS_OFFLINE", "1")
@@ -127,22 +132,70 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-def test_a_download_says_size_and_place_and_happens_once(
-    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    handler = functools.partial(_Quiet, directory=str(vectors.parent))
+@contextmanager
+def serving(handler: Callable[..., SimpleHTTPRequestHandler]) -> Iterator[str]:
+    """Serve on a free local port; yields the URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            url = f"http://127.0.0.1:{server.server_port}/v.txt"
-            found = fetch(url, tmp_path / "downloads")
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()
-    assert found.read_bytes() == vectors.read_bytes()
-    assert f"to {found}" in capsys.readouterr().err
-    assert fetch(url, tmp_path / "downloads") == found
+
+
+def test_download_prints_size_and_destination_and_happens_once(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(functools.partial(_Quiet, directory=str(vectors.parent))) as address:
+        url = f"{address}/v.txt"
+        path = fetch(url, tmp_path / "downloads")
+    assert path.read_bytes() == vectors.read_bytes()
+    assert f"downloading {url} (0 MB) to {path}" in capsys.readouterr().err
+    assert fetch(url, tmp_path / "downloads") == path
+    assert capsys.readouterr().err == ""
+
+
+def test_concurrent_callers_share_one_download(vectors: Path, tmp_path: Path) -> None:
+    requests: list[str] = []
+
+    class Counting(_Quiet):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            super().do_GET()
+
+    handler = functools.partial(Counting, directory=str(vectors.parent))
+    with serving(handler) as address, ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(lambda _: fetch(f"{address}/v.txt", tmp_path / "downloads"), range(4)))
+    assert len(set(paths)) == 1
+    assert requests == ["/v.txt"]
+
+
+def test_checksum_is_verified(vectors: Path, tmp_path: Path) -> None:
+    digest = hashlib.sha256(vectors.read_bytes()).hexdigest()
+    with serving(functools.partial(_Quiet, directory=str(vectors.parent))) as address:
+        config = {"name": "x", "url": f"{address}/v.txt", "sha256": digest}
+        path = single_file(config, tmp_path)["file"]
+    assert single_file(config, tmp_path)["file"] == path  # without a server
+    with pytest.raises(HarnessError, match=rf"SHA-256 is {digest}, expected {'0' * 64}"):
+        single_file({**config, "sha256": "0" * 64}, tmp_path)
+    path.write_text("damaged")
+    with pytest.raises(HarnessError, match=rf"expected {digest}"):
+        single_file(config, tmp_path)
+
+
+def test_incomplete_download_leaves_no_file(tmp_path: Path) -> None:
+    class Truncating(_Quiet):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 10)
+
+    with serving(Truncating) as address, pytest.raises(HarnessError, match=r"v\.txt"):
+        fetch(f"{address}/v.txt", tmp_path / "downloads")
+    assert [p.name for p in (tmp_path / "downloads").iterdir()] == [".v.txt.lock"]
 
 
 def test_layers_by_number_are_those_of_all(tmp_path: Path) -> None:

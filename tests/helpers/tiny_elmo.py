@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.encoders.elmo.files import ElmoOptions, cell_key, shapes
-from harness.encoders.elmo.weights import write
+from harness.encoders.elmo.weights import write_weights
 
 TINY = ElmoOptions(
     dim=12, projection_dim=8, num_layers=2, cell_clip=1.5, proj_clip=1.5, use_skip_connections=True,
@@ -32,7 +32,7 @@ def random_weights(options: ElmoOptions, *, seed: int = 0) -> dict[str, np.ndarr
 def make_elmo(folder: Path, *, seed: int = 0, **changes: Any) -> Path:
     """Write a tiny random model; ``changes`` are fields of :class:`ElmoOptions`."""
     options = replace(TINY, **changes)
-    write(folder, options, random_weights(options, seed=seed))
+    write_weights(folder, options, random_weights(options, seed=seed))
     return folder
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.encoders.download import existing
+from harness.encoders.download import existing_file
 from harness.errors import HarnessError
 
 WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
@@ -65,7 +65,9 @@ def _explicit(files: Mapping[str, Any]) -> dict[str, Path]:
         raise HarnessError(
             f"encoder.files={dict(files)}: weights and vocabulary are wanted, and at most options beside them"
         )
-    return {k: existing(Path(str(v)), key=f"encoder.files.{k}") for k, v in files.items() if v is not None}
+    return {
+        k: existing_file(Path(str(v)), key=f"encoder.files.{k}") for k, v in files.items() if v is not None
+    }
 
 
 def _beside(weights: Path) -> dict[str, Path]:

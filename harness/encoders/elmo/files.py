@@ -1,7 +1,7 @@
 """The published format of ELMo: ``options.json`` and one HDF5 file of weights; torch-free.
 
-With D the width of a character, F the sum of all filters, P the projection and C the LSTM's cells, the
-weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from 0):
+With D the width of a character embedding, F the total number of filters, P the width of the projection and C the
+number of LSTM cells, the weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from 0):
 
 ========================================================  =====================
 ``char_embed``                                            (261, D)
@@ -14,8 +14,8 @@ weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from
 ``RNN_d/RNN/MultiRNNCell/Celll/LSTMCell/W_P_0``           (C, P)
 ========================================================  =====================
 
-``n_characters`` is 261, or 262 where the row of padding, which the file leaves out, is counted. A file that
-holds that row (zeros, first) is read, too. ``CNN_proj`` may be missing where F = P.
+``n_characters`` is 261, or 262 if the padding row is counted, which the file omits. A file that contains this row
+(zeros, first) is accepted as well. ``CNN_proj`` may be missing if F = P.
 """
 
 from __future__ import annotations
@@ -24,36 +24,66 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from harness.encoders.download import existing, fetch
+from harness.encoders.download import about_of, existing_file, fetch
 from harness.errors import HarnessError
 
 N_CHARACTERS = 261
-"""256 bytes, the marks of a sentence's begin and end and of a word's begin and end, and the filler."""
+"""256 bytes, the begin and end markers of sentences and of words, and the filler."""
 OPTIONS, WEIGHTS = "options", "weights"
 ROLES = (OPTIONS, WEIGHTS)
-NAMES = "options.json and one *weights*.hdf5"
+FOLDER_CONTENTS = "options.json and one *weights*.hdf5"
 ACTIVATIONS = ("relu", "tanh")
 PROJECTION = "CNN_proj/W_proj"
 
 
+class LstmJson(TypedDict):
+    """The section ``lstm`` of ``options.json``."""
+
+    cell_clip: float | None
+    dim: int
+    n_layers: int
+    proj_clip: float | None
+    projection_dim: int
+    use_skip_connections: bool
+
+
+class CharCnnJson(TypedDict):
+    """The section ``char_cnn`` of ``options.json``."""
+
+    activation: str
+    embedding: dict[str, int]
+    filters: list[list[int]]
+    max_characters_per_token: int
+    n_characters: int
+    n_highway: int
+
+
+class OptionsJson(TypedDict):
+    """The content of ``options.json``."""
+
+    lstm: LstmJson
+    char_cnn: CharCnnJson
+    dropout: float
+
+
 @dataclass(frozen=True, slots=True)
 class ElmoOptions:
-    """What ``options.json`` says of the architecture.
+    """The architecture according to ``options.json``.
 
     Attributes:
-        dim: C, cells of each LSTM.
-        projection_dim: P, width of a token and of each direction's states.
-        num_layers: LSTM layers.
-        cell_clip, proj_clip: bounds of the cell and of the projected state; None = none.
-        use_skip_connections: whether each LSTM layer but the first adds its input to its output.
-        dropout: that the model was trained with.
-        char_dim: D, width of a character.
-        filters: width and number of each convolution.
-        n_highway: highway layers over the filters.
-        activation: after the largest value over time: ``relu`` or ``tanh``.
-        max_characters: characters of a token, its marks included.
+        dim: C, number of cells of each LSTM.
+        projection_dim: P, width of a token vector and of each direction's states.
+        num_layers: number of LSTM layers.
+        cell_clip, proj_clip: bounds of the cell and of the projected state; None = not clipped.
+        use_skip_connections: whether each LSTM layer except the first adds its input to its output.
+        dropout: rate used in pretraining.
+        char_dim: D, width of a character embedding.
+        filters: (width, number of filters) of each convolution.
+        n_highway: number of highway layers after the filters.
+        activation: after max-pooling over time: ``relu`` or ``tanh``.
+        max_characters: maximum number of characters per token, including its markers.
     """
 
     dim: int
@@ -71,11 +101,11 @@ class ElmoOptions:
 
     @property
     def n_filters(self) -> int:
-        """F."""
+        """F, the total number of filters."""
         return sum(number for _, number in self.filters)
 
-    def to_json(self) -> dict[str, Any]:
-        """As ``options.json`` has it."""
+    def to_json(self) -> OptionsJson:
+        """Return the content of ``options.json``."""
         return {
             "lstm": {
                 "cell_clip": self.cell_clip,
@@ -98,12 +128,12 @@ class ElmoOptions:
 
 
 def cell_key(direction: int, layer: int, name: str) -> str:
-    """Key of an LSTM's weight."""
+    """Return the key of an LSTM weight."""
     return f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/{name}"
 
 
 def shapes(options: ElmoOptions) -> dict[str, tuple[int, ...]]:
-    """Key and shape of every weight; see the module."""
+    """Return the shape of every weight by key; see the module docstring."""
     o, total = options, options.n_filters
     out: dict[str, tuple[int, ...]] = {"char_embed": (N_CHARACTERS, o.char_dim)}
     for i, (width, number) in enumerate(o.filters):
@@ -120,151 +150,162 @@ def shapes(options: ElmoOptions) -> dict[str, tuple[int, ...]]:
     return out
 
 
-def elmo_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
-    """``_files_`` of ELMo: ``options`` and ``weights``.
+def elmo_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
+    """Return the files of ELMo (``_files_``), ``options`` and ``weights``; download them if necessary.
 
     Args:
-        config: reads ``files.options`` and ``files.weights``, else ``path`` (a folder), else ``url.options``
-            and ``url.weights``.
-        cache_dir: downloads go to its folder ``downloads``.
+        config: reads ``files.options`` and ``files.weights``, otherwise ``path`` (a folder), otherwise
+            ``url.options`` and ``url.weights`` with the checksums ``sha256.options`` and ``sha256.weights``.
+        cache_dir: downloads are stored in its folder ``downloads``.
 
     Raises:
-        HarnessError: they are not there, or a folder holds several.
+        HarnessError: missing files, or a folder with several candidates.
     """
-    given = _by_role(config.get("files"), key="encoder.files")
-    out = {role: existing(Path(place), key=f"encoder.files.{role}") for role, place in given.items()}
+    explicit = _by_role(config.get("files"), key="encoder.files")
+    out = {role: existing_file(Path(path), key=f"encoder.files.{role}") for role, path in explicit.items()}
     if config.get("path") is not None:
         folder = _folder(str(config["path"]))
         return {r: out[r] if r in out else in_folder(folder, r) for r in ROLES}
     url = _by_role(config.get("url"), key="encoder.url")
+    sha256 = _by_role(config.get("sha256"), key="encoder.sha256")
     if any(r not in out and r not in url for r in ROLES):
         raise HarnessError(
-            f"encoder {config.get('name', 'elmo')}: its files are not here; give encoder.path=FOLDER "
-            f"(of {NAMES}), or encoder.files.options=FILE and encoder.files.weights=FILE"
+            f"encoder {config.get('name', 'elmo')}: its files are not on this machine; set encoder.path=FOLDER "
+            f"(with {FOLDER_CONTENTS}), or encoder.files.options=FILE and encoder.files.weights=FILE"
         )
-    sizes = {WEIGHTS: str((config.get("about") or {}).get("size", ""))}
+    size = str(about_of(config).get("size", ""))
     for role in (r for r in ROLES if r not in out):
-        hint = f"give encoder.path=FOLDER (of {NAMES})"
-        out[role] = fetch(url[role], cache_dir / "downloads", size=sizes.get(role, ""), hint=hint)
+        out[role] = fetch(
+            url[role],
+            cache_dir / "downloads",
+            sha256=sha256.get(role),
+            size=size if role == WEIGHTS else "",
+            hint=f"set encoder.path=FOLDER (with {FOLDER_CONTENTS})",
+        )
     return {r: out[r] for r in ROLES}
 
 
 def _folder(path: str) -> Path:
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "is not there"
-        raise HarnessError(f"encoder.path={path} {what}: give the folder of {NAMES}")
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise HarnessError(f"encoder.path={path} {problem}: expected a folder with {FOLDER_CONTENTS}")
     return folder
 
 
-def _by_role(value: Any, *, key: str) -> dict[str, str]:
-    """The roles that are set."""
+def _by_role(value: object, *, key: str) -> dict[str, str]:
+    """Return the roles that are set."""
     if value is None:
         return {}
     if not isinstance(value, Mapping) or set(value) - set(ROLES):
-        raise HarnessError(f"{key}={value!r}: {{options: ..., weights: ...}} is wanted")
-    return {str(role): str(place) for role, place in value.items() if place is not None}
+        raise HarnessError(f"{key}={value!r}: expected {{options: ..., weights: ...}}")
+    return {str(role): str(entry) for role, entry in value.items() if entry is not None}
 
 
 def in_folder(folder: Path, role: str) -> Path:
-    """The one file of a role in a folder: ``options.json`` or ``*options*.json``, and ``*weights*.hdf5``.
+    """Return the file of a role in a folder: ``options.json`` or ``*options*.json``, and ``*weights*.hdf5``.
 
     Raises:
-        HarnessError: there is none, or there are several.
+        HarnessError: no such file, or several.
     """
     if role == OPTIONS and (folder / "options.json").is_file():
         return folder / "options.json"
-    wanted = "options.json" if role == OPTIONS else "*weights*.hdf5"
-    found = sorted(p for p in folder.glob("*options*.json" if role == OPTIONS else wanted) if p.is_file())
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(p.name for p in found)
-        mend = f"say which with encoder.files.{role}=FILE"
-        raise HarnessError(f"{folder} holds several {wanted} ({names}): {mend}")
+    expected = "options.json" if role == OPTIONS else "*weights*.hdf5"
+    pattern = "*options*.json" if role == OPTIONS else expected
+    candidates = sorted(p for p in folder.glob(pattern) if p.is_file())
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(p.name for p in candidates)
+        raise HarnessError(
+            f"{folder} contains several {expected} ({names}): choose one with encoder.files.{role}=FILE"
+        )
     names = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
-    raise HarnessError(f"{folder} holds no {wanted} (but {names}): a folder of {NAMES} is wanted")
+    raise HarnessError(
+        f"{folder} contains no {expected} (but {names}): expected a folder with {FOLDER_CONTENTS}"
+    )
 
 
 def read_options(path: Path) -> ElmoOptions:
-    """Read ``options.json``.
+    """Read and check ``options.json``.
 
     Raises:
-        HarnessError: no JSON, a key that is missing, or a value that makes no model; key and value are named.
+        HarnessError: not JSON, a missing key, or an invalid value; the message names the key and the value.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise HarnessError(f"{path}: cannot be read as JSON ({e})") from e
     cnn, lstm = _section(data, "char_cnn", path), _section(data, "lstm", path)
-    if _whole(data, ("char_cnn", "n_characters"), path) not in (N_CHARACTERS, N_CHARACTERS + 1):
-        raise HarnessError(f"{path}: char_cnn.n_characters={cnn['n_characters']}: 261 or 262 is wanted")
+    if _integer(data, ("char_cnn", "n_characters"), path) not in (N_CHARACTERS, N_CHARACTERS + 1):
+        raise HarnessError(f"{path}: char_cnn.n_characters={cnn['n_characters']}: expected 261 or 262")
     activation = cnn.get("activation")
-    if activation not in ACTIVATIONS:
-        raise HarnessError(f"{path}: char_cnn.activation={activation!r}: relu or tanh is wanted")
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise HarnessError(f"{path}: char_cnn.activation={activation!r}: expected relu or tanh")
     skip = lstm.get("use_skip_connections")
     if not isinstance(skip, bool):
-        raise HarnessError(f"{path}: lstm.use_skip_connections={skip!r}: true or false is wanted")
+        raise HarnessError(f"{path}: lstm.use_skip_connections={skip!r}: expected true or false")
     options = ElmoOptions(
-        dim=_whole(data, ("lstm", "dim"), path),
-        projection_dim=_whole(data, ("lstm", "projection_dim"), path),
-        num_layers=_whole(data, ("lstm", "n_layers"), path),
-        cell_clip=_bound(lstm, "cell_clip", path),
-        proj_clip=_bound(lstm, "proj_clip", path),
+        dim=_integer(data, ("lstm", "dim"), path),
+        projection_dim=_integer(data, ("lstm", "projection_dim"), path),
+        num_layers=_integer(data, ("lstm", "n_layers"), path),
+        cell_clip=_clip_bound(lstm, "cell_clip", path),
+        proj_clip=_clip_bound(lstm, "proj_clip", path),
         use_skip_connections=skip,
-        dropout=_share(data.get("dropout"), path),
-        char_dim=_whole(data, ("char_cnn", "embedding", "dim"), path),
+        dropout=_dropout(data.get("dropout"), path),
+        char_dim=_integer(data, ("char_cnn", "embedding", "dim"), path),
         filters=_filters(cnn.get("filters"), path),
-        n_highway=_whole(data, ("char_cnn", "n_highway"), path, low=0) if cnn.get("n_highway") else 0,
+        n_highway=_integer(data, ("char_cnn", "n_highway"), path, low=0) if cnn.get("n_highway") else 0,
         activation=activation,
-        max_characters=_whole(data, ("char_cnn", "max_characters_per_token"), path, low=3),
+        max_characters=_integer(data, ("char_cnn", "max_characters_per_token"), path, low=3),
     )
     widest = max(width for width, _ in options.filters)
     if widest > options.max_characters:
-        most = options.max_characters
-        raise HarnessError(f"{path}: a filter of width {widest} does not fit max_characters_per_token={most}")
+        limit = options.max_characters
+        raise HarnessError(f"{path}: a filter of width {widest} exceeds max_characters_per_token={limit}")
     return options
 
 
-def _section(data: Any, key: str, path: Path) -> Mapping[str, Any]:
+def _section(data: object, key: str, path: Path) -> Mapping[str, object]:
     section = data.get(key) if isinstance(data, Mapping) else None
     if not isinstance(section, Mapping):
-        raise HarnessError(f"{path}: {key} is missing; the options of a character-level biLM are wanted")
+        raise HarnessError(f"{path}: {key} is missing; expected the options of a character-level biLM")
     return section
 
 
-def _whole(data: Any, keys: tuple[str, ...], path: Path, *, low: int = 1) -> int:
+def _integer(data: object, keys: tuple[str, ...], path: Path, *, low: int = 1) -> int:
     value = data
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        found = "is missing" if value is None else f"is {value!r}"
-        raise HarnessError(f"{path}: {'.'.join(keys)} {found}: a whole number from {low} on is wanted")
+        problem = "is missing" if value is None else f"is {value!r}"
+        raise HarnessError(f"{path}: {'.'.join(keys)} {problem}: expected an integer of at least {low}")
     return value
 
 
-def _bound(lstm: Mapping[str, Any], key: str, path: Path) -> float | None:
+def _clip_bound(lstm: Mapping[str, object], key: str, path: Path) -> float | None:
     value = lstm.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise HarnessError(f"{path}: lstm.{key}={value!r}: a number above 0 or null is wanted")
+        raise HarnessError(f"{path}: lstm.{key}={value!r}: expected a number above 0, or null")
     return float(value)
 
 
-def _share(value: Any, path: Path) -> float:
+def _dropout(value: object, path: Path) -> float:
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise HarnessError(f"{path}: dropout={value!r}: a number in [0, 1) is wanted")
+        raise HarnessError(f"{path}: dropout={value!r}: expected a number in [0, 1)")
     return float(value)
 
 
-def _filters(value: Any, path: Path) -> tuple[tuple[int, int], ...]:
+def _filters(value: object, path: Path) -> tuple[tuple[int, int], ...]:
     try:
-        out = tuple((int(width), int(number)) for width, number in value)
-        if out and all(width > 0 and number > 0 for width, number in out):
-            return out
+        if isinstance(value, list):
+            out = tuple((int(width), int(number)) for width, number in value)
+            if out and all(width > 0 and number > 0 for width, number in out):
+                return out
     except (TypeError, ValueError):
         pass
-    raise HarnessError(f"{path}: char_cnn.filters={value!r}: pairs [width, number] are wanted")
+    raise HarnessError(f"{path}: char_cnn.filters={value!r}: expected pairs [width, number]")

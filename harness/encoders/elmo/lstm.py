@@ -1,4 +1,4 @@
-"""ELMo's recurrent layers: LSTMs with projection and clipping, both directions side by side.
+"""ELMo's recurrent layers: LSTMs with projection and clipping, both directions in one batch.
 
 For each direction (Sak et al. 2014, with the clipping of the published model)::
 
@@ -6,9 +6,9 @@ For each direction (Sak et al. 2014, with the clipping of the published model)::
     c_t = clip(sigmoid(f + 1) * c_{t-1} + sigmoid(i) * tanh(j), cell_clip)
     h_t = clip((sigmoid(o) * tanh(c_t)) W_p, proj_clip)
 
-Rows are packed: at step t only those that are that long are there, longest first, so padding costs nothing
-and cannot reach a state. The backward direction reads each row from its own end. The products of all steps'
-inputs are one product; a step multiplies both directions' states at once.
+Rows are packed by time step: step t contains only the rows that have more than t tokens, longest first, so that
+padding costs nothing and cannot affect a state. The backward direction reads each row from its end. The input
+projections of all steps are one matrix product; each step multiplies the states of both directions at once.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from torch import Tensor, nn
 from harness.encoders.elmo.files import ElmoOptions, cell_key
 
 State = tuple[Tensor, Tensor]
-"""(2, B, P) and (2, B, C): projected state and cell of each direction and row."""
-AT_ONCE = 1 << 26
-"""Numbers of the gates whose inputs' products are taken at once: they stay bounded, whatever the batch."""
+"""(2, B, P) and (2, B, C): projected state and cell state of each direction and row."""
+MAX_GATES = 1 << 26
+"""Maximum number of gate values whose input projections are computed at once, which bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Where the words of B rows lie when they are packed by time step.
+    """Positions of the words of B rows when they are packed by time step.
 
     Attributes:
-        rows: (A,) Long, the rows that have words, longest first.
-        sizes: rows at each step; their sum is N, the packed length.
-        source: (2, N) Long, which token each packed place of a direction holds: tokens are numbered row after
-            row, then the sentence's begin and end.
-        place: (2, tokens) Long, where each token lies in each direction.
+        rows: (A,) Long, the rows that contain words, longest first.
+        sizes: number of rows at each step; their sum is N, the packed length.
+        source: (2, N) Long, the token at each packed position of a direction. Tokens are numbered row by row,
+            followed by the sentence boundaries (begin, end).
+        place: (2, tokens) Long, the packed position of each token in each direction.
     """
 
     rows: Tensor
@@ -47,7 +47,16 @@ class Packing:
 
     @classmethod
     def of(cls, mask: Tensor) -> Packing:
-        """Of a (B, S) mask of words; each row that has any is read between its begin and end."""
+        """Pack a (B, S) mask of words; sentence boundaries are added around each row that contains words.
+
+        Example: row 0 has the words [a], row 1 has [b, c]; tokens a=0, b=1, c=2, begin=3, end=4. With boundaries
+        they take 3 and 4 steps: ``rows`` = [1, 0], ``sizes`` = [2, 2, 2, 1], step t starts at [0, 2, 4, 6][t]::
+
+            packed position      0  1 | 2  3 | 4  5 | 6     (row 1, row 0 at each step)
+            forward  source      3  3 | 1  0 | 2  4 | 4     (begin begin | b a | c end | end)
+            backward source      4  4 | 2  0 | 1  3 | 3     (end end | c a | b begin | begin)
+            forward  place of a, b, c: [3, 2, 4]; backward: [3, 4, 2]
+        """
         device = mask.device
         words = mask.sum(1)
         steps = torch.where(words > 0, words + 2, 0)
@@ -58,25 +67,26 @@ class Packing:
         sizes = (steps[None, :] > torch.arange(longest, device=device)[:, None]).sum(1)
         start = sizes.cumsum(0) - sizes
         row = mask.nonzero()[:, 0]
-        at = mask.cumsum(1)[mask]  # 1 for the first word: the begin is at 0
+        step = mask.cumsum(1)[mask]  # 1 for the first word: the begin is at step 0
         tokens = len(row)
-        last, mine = steps[rows] - 1, rank[rows]
+        last, row_rank = steps[rows] - 1, rank[rows]
         ends = torch.stack([torch.zeros_like(last), last])  # begin and end of each row
         source = torch.empty(2, int(sizes.sum()), dtype=torch.long, device=device)
-        place = torch.stack([start[at] + rank[row], start[steps[row] - 1 - at] + rank[row]])
+        # the backward direction reads a token at step (length - 1 - step)
+        place = torch.stack([start[step] + rank[row], start[steps[row] - 1 - step] + rank[row]])
         numbers = torch.arange(tokens, device=device)
         for direction in (0, 1):
             source[direction, place[direction]] = numbers
-            for mark in (0, 1):
-                source[direction, start[ends[mark ^ direction]] + mine] = tokens + mark
+            for mark in (0, 1):  # the backward direction starts with the end
+                source[direction, start[ends[mark ^ direction]] + row_rank] = tokens + mark
         return cls(rows, sizes.tolist(), source, place)
 
 
 class BiLSTMLayer(nn.Module):
-    """One layer of both directions, which never meet.
+    """One layer of two independent directions.
 
     Parameters, [0] forward and [1] backward: ``weight`` (2, 4 C, P + P), input first; ``biases``, two of
-    (4 C,); ``projection`` (2, C, P). They have no values until they are drawn or assigned.
+    (4 C,); ``projection`` (2, C, P). They are uninitialised until :meth:`reset_parameters` or :meth:`assign`.
     """
 
     def __init__(self, options: ElmoOptions, *, skip: bool) -> None:
@@ -92,61 +102,61 @@ class BiLSTMLayer(nn.Module):
 
         Args:
             x: (2, N, P), packed.
-            sizes: rows at each step.
-            state: (2, A, P) and (2, A, C), where the A rows start.
+            sizes: number of rows at each step.
+            state: (2, A, P) and (2, A, C), initial states of the A rows.
 
         Returns:
-            (2, N, P), and the rows' final states.
+            (2, N, P), and the final states of the rows.
         """
         if not sizes:
             return x, state
-        # gates and cells lie with rows last: the large matrix times a thin one is the faster product
+        # gates and cells are (.., rows): the product of a large matrix with a thin one is faster in this layout
         h, c = state[0], state[1].transpose(1, 2)
         outputs: list[Tensor] = []
         finished: list[State] = []
         recurrent = self.weight[:, :, self.size :]
         for gates, rows in self._steps(x, sizes):
-            if rows < h.shape[1]:
+            if rows < h.shape[1]:  # the shortest rows end here: set their final states aside
                 finished.append((h[:, rows:], c[:, :, rows:].transpose(1, 2)))
                 h, c = h[:, :rows], c[:, :, :rows]
             i, j, f, o = torch.baddbmm(gates, recurrent, h.transpose(1, 2)).chunk(4, dim=1)
             c = _clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), self.cell_clip)
-            out = (torch.sigmoid(o) * torch.tanh(c)).transpose(1, 2)
-            h = _clip(torch.bmm(out, self.projection), self.proj_clip)
+            hidden = (torch.sigmoid(o) * torch.tanh(c)).transpose(1, 2)
+            h = _clip(torch.bmm(hidden, self.projection), self.proj_clip)
             outputs.append(h)
         finished.append((h, c.transpose(1, 2)))
         last_h, last_c = (torch.cat(parts[::-1], dim=1) for parts in zip(*finished, strict=True))
-        found = torch.cat(outputs, dim=1)
-        return (found + x if self.skip else found), (last_h, last_c)
+        out = torch.cat(outputs, dim=1)
+        return (out + x if self.skip else out), (last_h, last_c)
 
     def _steps(self, x: Tensor, sizes: list[int]) -> Iterator[tuple[Tensor, int]]:
-        """What the inputs give to the gates, (2, 4 C, rows) a step, and the step's rows."""
+        """Yield the input projections of the gates, (2, 4 C, rows), and the number of rows of each step."""
         bias = torch.stack(list(self.biases))
-        one = bias.new_zeros(4, self.cells)
-        one[2] = 1  # the forget gate's
-        bias = (bias + one.flatten())[..., None]
+        forget = bias.new_zeros(4, self.cells)
+        forget[2] = 1  # the published model adds 1 to the forget gate
+        bias = (bias + forget.flatten())[..., None]
         inputs = self.weight[:, :, : self.size]
-        most = max(1, AT_ONCE // (8 * self.cells))
+        max_rows = max(1, MAX_GATES // (8 * self.cells))
         first = at = 0
         while first < len(sizes):
             last, total = first + 1, sizes[first]
-            while last < len(sizes) and total + sizes[last] <= most:
+            while last < len(sizes) and total + sizes[last] <= max_rows:
                 last, total = last + 1, total + sizes[last]
             gates = torch.baddbmm(bias, inputs, x[:, at : at + total].transpose(1, 2))
-            for part in gates.split(sizes[first:last], dim=2):
+            for part in torch.split(gates, sizes[first:last], dim=2):
                 yield part, part.shape[2]
             first, at = last, at + total
 
     @torch.no_grad()
-    def draw(self) -> None:
-        """Random values from torch's global generator."""
+    def reset_parameters(self) -> None:
+        """Draw random values from torch's global generator."""
         for direction in (0, 1):
             nn.init.xavier_uniform_(self.weight[direction])
             nn.init.xavier_uniform_(self.projection[direction])
             self.biases[direction].zero_()
 
     def assign(self, weights: Mapping[str, np.ndarray], layer: int) -> None:
-        """Take over published weights."""
+        """Use published weights."""
 
         def both(name: str) -> list[Tensor]:
             return [torch.from_numpy(weights[cell_key(d, layer, name)]) for d in (0, 1)]
@@ -157,7 +167,7 @@ class BiLSTMLayer(nn.Module):
             parameter.data = value
 
     def published(self, layer: int) -> dict[str, np.ndarray]:
-        """The weights as they are published."""
+        """Return the weights in the published layout."""
         out: dict[str, np.ndarray] = {}
         for d in (0, 1):
             values = {"W_0": self.weight[d].t(), "B": self.biases[d], "W_P_0": self.projection[d]}

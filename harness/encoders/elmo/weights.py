@@ -1,82 +1,93 @@
-"""Reading and writing ELMo's HDF5 file of weights and ``options.json``; torch-free, h5py only when used."""
+"""Read and write ELMo's HDF5 weights and ``options.json``; torch-free, imports h5py only when used."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions, shapes
 from harness.errors import HarnessError
 
+if TYPE_CHECKING:
+    import h5py
+
 
 def read_weights(path: Path, options: ElmoOptions) -> dict[str, np.ndarray]:
-    """Every weight by its key as float32, checked; the projection after the filters only if the file has it.
+    """Read and check all weights by key, as float32.
+
+    The projection after the filters is optional if it would not change the width.
 
     Raises:
-        HarnessError: no HDF5, a missing key, or another shape; file, key, found and wanted shape are named.
+        HarnessError: not an HDF5 file, a missing key, or a wrong shape; the message names the file, key and shapes.
     """
     import h5py
 
     try:
         with h5py.File(path, "r") as file:
-            wanted = shapes(options)
-            if PROJECTION not in file and options.n_filters == options.projection_dim:
-                wanted = {k: s for k, s in wanted.items() if not k.startswith("CNN_proj/")}
-            return {key: _dataset(file, key, shape, path) for key, shape in wanted.items()}
+            expected = _expected_shapes(options, projected=PROJECTION in file)
+            return {key: _dataset(file, key, shape, path) for key, shape in expected.items()}
     except (OSError, RuntimeError) as e:
         raise HarnessError(f"{path}: cannot be read as HDF5 ({e})") from e
 
 
-def _dataset(file: Any, key: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
+def _expected_shapes(options: ElmoOptions, *, projected: bool) -> dict[str, tuple[int, ...]]:
+    """Return the shapes by key; without the projection if it is absent and not needed."""
+    expected = shapes(options)
+    if not projected and options.n_filters == options.projection_dim:
+        return {key: shape for key, shape in expected.items() if not key.startswith("CNN_proj/")}
+    return expected
+
+
+def _dataset(file: h5py.File, key: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
     import h5py
 
-    found = file.get(key)
-    if not isinstance(found, h5py.Dataset):
+    data = file.get(key)
+    if not isinstance(data, h5py.Dataset):
         raise HarnessError(
-            f"{path}: {key} of shape {shape} is missing: is options.json the one of these weights?"
+            f"{path}: {key} of shape {shape} is missing: does options.json belong to these weights?"
         )
-    if key == "char_embed" and found.shape == (N_CHARACTERS + 1, shape[1]) and not np.any(found[0]):
-        return np.ascontiguousarray(found[1:], dtype=np.float32)  # it holds the row of padding
-    if found.shape != shape:
+    if key == "char_embed" and data.shape == (N_CHARACTERS + 1, shape[1]) and not np.any(data[0]):
+        return np.ascontiguousarray(data[1:], dtype=np.float32)  # row 0 is the padding id
+    if data.shape != shape:
         raise HarnessError(
-            f"{path}: {key} has shape {found.shape}, options.json wants {shape}: they are not of one model"
+            f"{path}: {key} has shape {data.shape}, expected {shape} from options.json: the files are not of one model"
         )
-    if found.dtype.kind != "f":
-        raise HarnessError(f"{path}: {key} holds {found.dtype}, not floating-point numbers")
+    if data.dtype.kind != "f":
+        raise HarnessError(f"{path}: {key} contains {data.dtype}, expected floating-point numbers")
     out = np.empty(shape, dtype=np.float32)
-    found.read_direct(out)
+    data.read_direct(out)
     if not np.isfinite(out).all():
-        raise HarnessError(f"{path}: {key} holds numbers that are not finite: the training diverged")
+        raise HarnessError(f"{path}: {key} contains non-finite numbers: the training diverged")
     return out
 
 
-def write(
+def write_weights(
     folder: Path, options: ElmoOptions, weights: Mapping[str, np.ndarray], *, half: bool = False
 ) -> None:
-    """Write ``options.json`` and ``weights.hdf5`` as published, so that any reader of the format takes them.
+    """Write ``options.json`` and ``weights.hdf5`` in the published format, which other programs can read.
 
     Args:
-        folder: made when it is not there.
+        folder: created if it does not exist.
         options: the architecture.
         weights: by key, see :mod:`harness.encoders.elmo.files`.
-        half: numbers are kept as float16, which every reader that asks for float32 turns back.
+        half: store float16, which readers that request float32 convert.
 
     Raises:
-        HarnessError: a weight is missing, unknown or of another shape.
+        HarnessError: a weight is missing, unknown or has a wrong shape.
     """
     import h5py
 
-    wanted = shapes(options)
-    if PROJECTION not in weights and options.n_filters == options.projection_dim:
-        wanted = {k: s for k, s in wanted.items() if not k.startswith("CNN_proj/")}
-    for key in sorted({*wanted, *weights}):
-        found = np.shape(weights[key]) if key in weights else "nothing"
-        if found != wanted.get(key, "no such weight"):
-            raise HarnessError(f"{folder}: {key} has shape {found}, wanted is {wanted.get(key, 'none such')}")
+    expected = _expected_shapes(options, projected=PROJECTION in weights)
+    for key in sorted({*expected, *weights}):
+        shape = np.shape(weights[key]) if key in weights else None
+        if shape is None or shape != expected.get(key):
+            raise HarnessError(
+                f"{folder}: {key} has shape {shape or 'none (missing)'}, expected {expected.get(key, 'no such weight')}"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / ".tmp-weights.hdf5"
     with h5py.File(temporary, "w") as file:

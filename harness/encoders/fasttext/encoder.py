@@ -1,12 +1,12 @@
-"""fastText (Bojanowski et al. 2017): word vectors that also compose words which training never saw.
+"""fastText (Bojanowski et al. 2017): word vectors that are composed for out-of-vocabulary words.
 
-A word is looked up as it is written, then, where that is asked for, in lower case; any other word is the mean
-of the vectors of its n-grams of characters. Only what has none of these is unknown. By default words are not
-lower-cased, so that every vector is the one fastText gives.
+A word is looked up as written, then optionally in lower case; the vector of any other word is the mean of the
+vectors of its character n-grams. Only words without any of these are unknown. By default words are not lower-cased,
+so that every vector equals fastText's.
 
-In a cell :meth:`FastTextEncoder.restrict` makes one table of the words of the data, composed ones included;
-strategies that train the embeddings train the rows of this table, each word's its own, and no longer the
-n-grams behind them. Before that, and outside cells, composed vectors are constants.
+In a cell :meth:`FastTextEncoder.restrict` builds one table of all words of the data, composed words included.
+Strategies that train the embeddings train the rows of this table, one per word, and no longer the n-grams.
+Otherwise composed vectors are constants.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ import torch
 from torch import Tensor
 
 from harness.core.fingerprint import data_fingerprint
-from harness.encoders.download import the_file
+from harness.encoders.download import resolve_file
 from harness.encoders.fasttext.files import is_model
 from harness.encoders.fasttext.table import SubwordTable, open_fasttext
 from harness.encoders.static.encoder import UNKNOWN, StaticEncoder, WordTokenizer
-from harness.encoders.static.encoder import load as load_table
-from harness.encoders.static.vectors import VectorTable
+from harness.encoders.static.vectors import VectorTable, open_vectors
 from harness.errors import HarnessError
 
-__all__ = ["FastTextEncoder", "SubwordTokenizer", "load"]
-
 CODE_VERSION = 1
-"""Raised when the same file and options give other states; part of the fingerprint."""
+"""Increment when the same file and options give different states; part of the fingerprint."""
 
 ZEROS = "zeros"
 COMPOSED = 3
@@ -43,6 +40,7 @@ def load(
     random_init: bool = False,
     cache_dir: Path,
     url: str | None = None,
+    sha256: str | None = None,
     member: str | None = None,
     dim: int | None = None,
     lower_fallback: bool = False,
@@ -51,46 +49,36 @@ def load(
     """Open a fastText model, or its word vectors as text, as an encoder.
 
     Args:
-        name: as in the configuration.
-        path: ``.bin`` or ``.ftz``, plain, gzipped or in a zip; or ``.vec``, which composes nothing.
-        random_init: keep the vocabulary, draw the vectors.
-        cache_dir: tables and downloads.
-        url: where the file is fetched from without a path.
-        member: the file wanted inside a zip.
-        dim: numbers a word; None = as found. A model says it itself.
-        lower_fallback: look a word up in lower case before it is composed.
-        unknown: vector of a word without any n-gram: ``zeros`` as in fastText, or as for word vectors
+        name, random_init, cache_dir, url, sha256, member: see :func:`harness.encoders.static.encoder.load`.
+        path: ``.bin`` or ``.ftz``, plain, gzipped or in a zip; or ``.vec``, from which no words can be composed.
+        dim: vector size; None = as in the file.
+        lower_fallback: look a word up in lower case before composing it.
+        unknown: vector of a word without n-grams: ``zeros`` as in fastText, or as for word vectors
             (:func:`harness.encoders.static.encoder.load`).
 
     Raises:
-        HarnessError: the file cannot be read, ``dim`` is not the model's, or ``unknown`` is not in it.
+        HarnessError: the file cannot be read, ``dim`` is not the model's, or ``unknown`` is not in the file.
     """
-    file = the_file({"name": name, "path": path, "url": url}, cache_dir)
+    file = resolve_file({"name": name, "path": path, "url": url, "sha256": sha256}, cache_dir)
     if not is_model(file, member=member):
+        vectors = open_vectors(file, cache_dir=cache_dir, member=member, dim=dim)
         unknown = "auto" if unknown == ZEROS else unknown
-        return load_table(
-            name=name,
-            path=file,
-            random_init=random_init,
-            cache_dir=cache_dir,
-            member=member,
-            dim=dim,
-            lower_fallback=lower_fallback,
-            unknown=unknown,
+        return StaticEncoder(
+            vectors, name=name, random_init=random_init, lower_fallback=lower_fallback, unknown=unknown
         )
     table = open_fasttext(file, cache_dir=cache_dir, member=member)
-    if dim not in (None, table.facts.dim):
-        raise HarnessError(
-            f"{file}: its vectors hold {table.facts.dim} numbers, encoder.dim={dim} does not fit"
-        )
+    if dim not in (None, table.info.dim):
+        raise HarnessError(f"encoder.dim={dim}: the vectors of {file} have size {table.info.dim}")
     return FastTextEncoder(
         table, name=name, random_init=random_init, lower_fallback=lower_fallback, unknown=unknown
     )
 
 
 class SubwordTokenizer(WordTokenizer):
-    """Words to rows of a table, and beyond them to composed vectors: id ``words + 1 + j`` is the j-th word
-    that was composed. See :class:`harness.encoders.base.Tokenizer`.
+    """Maps words to rows of a table, and out-of-vocabulary words to composed vectors.
+
+    Id ``words + 1 + j`` is the j-th composed word: in a table of 1000 words, ids 1 to 1000 are rows of the table,
+    and 1001 is the first composed word. See :class:`harness.data.tokenizer.Tokenizer`.
 
     Attributes:
         composed: words in the order in which they were composed.
@@ -103,17 +91,19 @@ class SubwordTokenizer(WordTokenizer):
         self._blocks: list[np.ndarray] = []
 
     def vectors(self) -> np.ndarray:
-        """(len(composed), H) float32."""
+        """Return the composed vectors, (len(composed), H) float32."""
         if not self._blocks:
-            return np.zeros((0, self._subwords.facts.dim), np.float32)
+            return np.zeros((0, self._subwords.info.dim), np.float32)
         if len(self._blocks) > 1:
             self._blocks = [np.concatenate(self._blocks)]
         return self._blocks[0]
 
     def coverage(self) -> dict[str, float]:
-        """As of word vectors; and by token ``composed_from_subwords``, by type ``types_composed``. Composed
-        words are known words: they have a vector of their own."""
-        types = sum(how == COMPOSED for how in self._seen.values())
+        """Return the counts of word vectors, plus ``composed_from_subwords`` (tokens) and ``types_composed``.
+
+        Composed words count as known words.
+        """
+        types = sum(match == COMPOSED for match in self._seen.values())
         report = super().coverage()
         tokens = report["words_known"] - report["matched_exact"] - report["matched_lower"]
         return {**report, "composed_from_subwords": tokens, "types_composed": float(types)}
@@ -125,15 +115,15 @@ class SubwordTokenizer(WordTokenizer):
         if not missing or self.restricted:
             return
         vectors, counts = self._subwords.compose(missing)
-        found = [w for w, n in zip(missing, counts.tolist(), strict=True) if n]
-        first = self._subwords.facts.words + 1 + len(self.composed)
-        self._ids |= {w: (first + j, COMPOSED) for j, w in enumerate(found)}
-        self.composed += found
+        composed = [w for w, n in zip(missing, counts.tolist(), strict=True) if n]
+        first = self._subwords.info.words + 1 + len(self.composed)
+        self._ids |= {w: (first + j, COMPOSED) for j, w in enumerate(composed)}
+        self.composed += composed
         self._blocks.append(vectors[counts > 0])
 
 
 class FastTextEncoder(StaticEncoder):
-    """Word vectors with composed ones for words outside the vocabulary; see the module."""
+    """Word vectors, with composed vectors for out-of-vocabulary words."""
 
     tokenizer: SubwordTokenizer
 
@@ -172,16 +162,16 @@ class FastTextEncoder(StaticEncoder):
         return torch.cat([self.table[known], beyond])
 
     def _composed(self) -> Tensor:
-        """(composed words, H); drawn where the encoder is random, those of earlier calls as they were."""
+        """Return the composed vectors, (composed words, H); random encoders draw new ones and keep earlier draws."""
         if not self.random_init:
             return torch.from_numpy(self.tokenizer.vectors()).to(self.table.device)
         more = len(self.tokenizer.composed) - len(self._drawn_vectors)
         if more > 0:
-            drawn = torch.randn(more, self.hidden_size) * self._facts.std
+            drawn = torch.randn(more, self.hidden_size) * self._info.std
             self._drawn_vectors = torch.cat([self._drawn_vectors, drawn])
         return self._drawn_vectors.to(self.table.device)
 
     def _unknown_vector(self, table: VectorTable, unknown: str) -> np.ndarray:
         if unknown == ZEROS:
-            return np.zeros(table.facts.dim, np.float32)
+            return np.zeros(table.info.dim, np.float32)
         return super()._unknown_vector(table, unknown)

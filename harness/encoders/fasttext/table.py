@@ -48,7 +48,7 @@ class SubwordTable(VectorTable):
         facts = json.loads((folder / _FACTS).read_bytes())
         self.minn, self.maxn, self.buckets = facts["minn"], facts["maxn"], facts["buckets"]
         self.quantised, rows = facts["quantised"], facts["rows"]
-        shape = (rows, self.facts.dim)
+        shape = (rows, self.info.dim)
         self.ngrams: np.ndarray = (
             np.memmap(folder / _NGRAMS, dtype=np.float32, mode="r", shape=shape)
             if rows

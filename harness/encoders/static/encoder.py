@@ -1,11 +1,11 @@
 """Static word vectors: word2vec (Mikolov et al. 2013), GloVe (Pennington et al. 2014), fastText's .vec files.
 
-One token a word, no special tokens. A word is looked up as it is written, then in lower case; what neither
-finds is the one unknown word. Its vector is the file's own when the file has one, else a draw from a normal
-distribution with the table's standard deviation and mean 0.
+One token per word, no special tokens. A word is looked up as written, then in lower case; all other words share
+the unknown word. Its vector is taken from the file if the file contains an unknown word; otherwise it is drawn from
+a normal distribution with mean 0 and the table's standard deviation.
 
-The table is the mapped file until :meth:`StaticEncoder.restrict` shrinks it to the words of the data, so an
-encoder costs milliseconds to build and a trained table is no larger than it needs to be.
+The table is the memory-mapped file until :meth:`StaticEncoder.restrict` reduces it to the words of the data: an
+encoder is built in milliseconds, and a trained table is no larger than necessary.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from harness.data.text import Text
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.base import Encoder, Group
-from harness.encoders.download import the_file
+from harness.encoders.download import resolve_file
 from harness.encoders.static.vectors import VectorTable, describe, open_vectors
-from harness.encoders.word_rows import WordWindow, cut, word_rows
+from harness.encoders.word_windows import WordWindow, is_truncated, word_windows
 from harness.errors import HarnessError
 
 CODE_VERSION = 1
-"""Raised when the same file and options give other states; part of the fingerprint."""
+"""Increment when the same file and options give different states; part of the fingerprint."""
 
 UNKNOWN_NAMES = ("<unk>", "<UNK>", "UNK", "unk")
 UNKNOWN, EXACT, LOWER = 0, 1, 2
@@ -41,6 +41,7 @@ def load(
     random_init: bool = False,
     cache_dir: Path,
     url: str | None = None,
+    sha256: str | None = None,
     member: str | None = None,
     dim: int | None = None,
     lower_fallback: bool = True,
@@ -49,21 +50,22 @@ def load(
     """Open word vectors as an encoder.
 
     Args:
-        name: as in the configuration.
-        path: file of any format in :mod:`harness.encoders.static.vector_files`.
-        random_init: keep the vocabulary, draw the vectors.
-        cache_dir: tables and downloads.
-        url: where the file is fetched from without a path.
-        member: the file wanted inside a zip.
-        dim: numbers a word; None = as found.
-        lower_fallback: look a word up in lower case when it is not found as written.
-        unknown: ``auto`` (the file's own unknown word if it has one, else ``random``), ``random``, or a word
-            of the file whose vector serves.
+        name: name in the configuration.
+        path: file in any format of :mod:`harness.encoders.static.vector_files`.
+        random_init: keep the vocabulary, draw random vectors.
+        cache_dir: for tables and downloads.
+        url: download address, used if ``path`` is None.
+        sha256: expected checksum of the download; None = not verified.
+        member: name of the file inside a zip.
+        dim: vector size; None = as detected.
+        lower_fallback: look a word up in lower case if it is not found as written.
+        unknown: ``auto`` (the file's unknown word if it has one, otherwise ``random``), ``random``, or a word of the
+            file whose vector is used.
 
     Raises:
         HarnessError: the file cannot be read as word vectors, or ``unknown`` is not in it.
     """
-    file = the_file({"name": name, "path": path, "url": url}, cache_dir)
+    file = resolve_file({"name": name, "path": path, "url": url, "sha256": sha256}, cache_dir)
     table = open_vectors(file, cache_dir=cache_dir, member=member, dim=dim)
     return StaticEncoder(
         table, name=name, random_init=random_init, lower_fallback=lower_fallback, unknown=unknown
@@ -71,56 +73,63 @@ def load(
 
 
 class WordTokenizer:
-    """Words to rows of a table; id 0 is the unknown word. See :class:`harness.encoders.base.Tokenizer`."""
+    """Maps words to rows of a table; id 0 is the unknown word. See :class:`harness.data.tokenizer.Tokenizer`."""
 
     def __init__(self, table: VectorTable, *, lower_fallback: bool) -> None:
         self.pad: Mapping[str, float] = {"input_ids": 0}
         self.lower_fallback = lower_fallback
         self.restricted = False
         self._table = table
-        self._ids: dict[str, tuple[int, int]] = {}  # word -> id, how it was found
+        self._ids: dict[str, tuple[int, int]] = {}  # word -> (id, kind of match)
         self._seen: dict[str, int] = {}
         self._counts = {"words": 0, "words_known": 0, "matched_exact": 0, "matched_lower": 0, "texts_cut": 0}
 
     def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
-        """Windows of words; ``max_length`` counts words."""
-        words = [t.words for t in texts]
-        self._resolve({w for ws in words for w in ws})
+        """Return windows of words; ``max_length`` counts words."""
+        words = [text.words for text in texts]
+        self._resolve({word for words_of_text in words for word in words_of_text})
         out = []
-        for text, its in zip(texts, words, strict=True):
-            ids = np.array([self._ids.get(w, (0, UNKNOWN))[0] for w in its], dtype=np.int64)
-            rows = word_rows(text, windowing, lambda win, ids=ids: _slice(ids, win))  # type: ignore[misc]
-            out.append(rows)
-            self._counts["texts_cut"] += cut(rows, text, windowing)
+        for text in texts:
+            windows = word_windows(text, windowing, self._inputs)
+            out.append(windows)
+            self._counts["texts_cut"] += is_truncated(windows, text, windowing)
         self._count(words)
         return out
 
     def tokenize_pairs(
         self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
     ) -> list[list[TokenizedWindow]]:
-        """Word vectors know no separators: always an error."""
-        raise HarnessError("word vectors take the two texts of a pair apart: encoder.pairs=separate")
+        """Not supported, since word vectors have no separators: always an error."""
+        raise HarnessError(
+            "word vectors encode the two texts of a pair separately: set encoder.pairs=separate"
+        )
 
     def coverage(self) -> dict[str, float]:
-        """By token ``words``, ``words_known``, ``matched_exact``, ``matched_lower``; by type ``types``,
-        ``types_known``; ``texts_cut``; and ``file_words``, ``file_duplicates``, ``file_undecodable``."""
-        known = sum(how != UNKNOWN for how in self._seen.values())
+        """Return counts of tokens, types, texts and the file's words.
+
+        Tokens: ``words``, ``words_known``, ``matched_exact``, ``matched_lower``. Types: ``types``, ``types_known``.
+        Texts: ``texts_cut``. File: ``file_words``, ``file_duplicates``, ``file_undecodable``.
+        """
+        known = sum(match != UNKNOWN for match in self._seen.values())
         types = {"types": len(self._seen), "types_known": known}
         return {k: float(v) for k, v in {**self._counts, **types, **describe(self._table)}.items()}
 
     def restrict(self, words: Iterable[str]) -> np.ndarray:
-        """Number only the rows that ``words`` use, from 1 on in the file's order; (n,) int64, those rows."""
-        wanted = set(words)
-        self._ids = {w: v for w, v in self._ids.items() if w in wanted}
-        self._resolve(wanted)
-        rows = np.array(sorted({i for i, how in self._ids.values() if how != UNKNOWN}), dtype=np.int64)
-        new = {row: n + 1 for n, row in enumerate(rows.tolist())}
-        self._ids = {w: (new.get(i, 0), how) for w, (i, how) in self._ids.items()}
+        """Renumber the rows that ``words`` use from 1 on, in the file's order; return these rows, (n,) int64.
+
+        Example: if "cat" is row 7 and "the" row 3 of the file, they get the ids 2 and 1, and [3, 7] is returned.
+        """
+        vocabulary = set(words)
+        self._ids = {w: v for w, v in self._ids.items() if w in vocabulary}
+        self._resolve(vocabulary)
+        rows = np.array(sorted({i for i, match in self._ids.values() if match != UNKNOWN}), dtype=np.int64)
+        new_ids = {row: n + 1 for n, row in enumerate(rows.tolist())}
+        self._ids = {w: (new_ids.get(i, 0), match) for w, (i, match) in self._ids.items()}
         self.restricted = True
         return rows
 
     def _resolve(self, words: set[str]) -> None:
-        """Find the words that have not been looked up; after :meth:`restrict` they are unknown."""
+        """Look up new words; after :meth:`restrict` all new words are unknown."""
         new = sorted(words - self._ids.keys())
         if not new or self.restricted:
             return
@@ -135,21 +144,21 @@ class WordTokenizer:
         for words in texts:
             self._counts["words"] += len(words)
             for word in words:
-                how = self._ids.get(word, (0, UNKNOWN))[1]
-                self._seen[word] = how
-                self._counts["words_known"] += how != UNKNOWN
-                self._counts["matched_exact"] += how == EXACT
-                self._counts["matched_lower"] += how == LOWER
+                match = self._ids.get(word, (0, UNKNOWN))[1]
+                self._seen[word] = match
+                self._counts["words_known"] += match != UNKNOWN
+                self._counts["matched_exact"] += match == EXACT
+                self._counts["matched_lower"] += match == LOWER
 
-
-def _slice(ids: np.ndarray, window: WordWindow) -> dict[str, np.ndarray]:
-    return {"input_ids": ids[window.start : window.start + window.length]}
+    def _inputs(self, window: WordWindow) -> dict[str, np.ndarray]:
+        ids = [self._ids.get(word, (0, UNKNOWN))[0] for word in window.words]
+        return {"input_ids": np.array(ids, dtype=np.int64)}
 
 
 class StaticEncoder(Encoder):
-    """An embedding table over words; see the module.
+    """An embedding table over words.
 
-    ``table`` is (V + 1, H), row 0 the unknown word. States at padding are zero.
+    ``table`` is (V + 1, H); row 0 is the unknown word. States at padding are zero.
     """
 
     tokenizer: WordTokenizer
@@ -164,36 +173,39 @@ class StaticEncoder(Encoder):
         unknown: str = "auto",
     ) -> None:
         super().__init__()
-        self.name, self.hidden_size, self.num_layers, self.max_length = name, table.facts.dim, 0, None
+        self.name, self.hidden_size, self.num_layers, self.max_length = name, table.info.dim, 0, None
         self.pooling, self.pairs = "mean", "separate"
         self.tokenizer = WordTokenizer(table, lower_fallback=lower_fallback)
         self.random_init = random_init
-        self._facts = table.facts
-        self._drawn = not random_init  # a random table is drawn when its size is known, or first used
+        self._info = table.info
+        self._drawn = not random_init  # a random table is drawn after restrict(), or at its first use
         self._vocabulary = ""
         vector = self._unknown_vector(table, unknown)
-        # zeros are only promised by the system until they are written: a large random table costs nothing yet
+        # np.zeros allocates lazily, so a large random table costs nothing before it is drawn
         matrix = np.zeros(table.matrix.shape, np.float32) if random_init else np.asarray(table.matrix)
         matrix[0] = vector
         self._first = data_fingerprint(vector.tolist())
         self.table = nn.Parameter(torch.from_numpy(matrix))
 
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
-        """States (B, S, H): the table's rows."""
+        """Look up the states (B, S, H) in the table."""
         self._draw()
         states = self._states(tokens.inputs["input_ids"])
         states = states * tokens.mask[..., None]
         return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
     def restrict(self, words: Iterable[str]) -> None:
-        """Keep only the rows that ``words`` use and the unknown word's: call once, with every word of the
-        data, before anything is tokenised for training. Other words are unknown from then on.
+        """Keep only the rows of ``words`` and of the unknown word; all other words become unknown.
+
+        Call it once, with every word of the data, before tokenizing for training.
 
         Raises:
-            HarnessError: called a second time; the rows of other words are gone.
+            HarnessError: called a second time; the rows of other words have been dropped.
         """
         if self.tokenizer.restricted:
-            raise HarnessError(f"encoder {self.name}: its table was restricted before; load it again")
+            raise HarnessError(
+                f"encoder {self.name}: its table is already restricted; load the encoder again"
+            )
         rows = self.tokenizer.restrict(words)
         with torch.no_grad():
             kept = self._vectors(torch.from_numpy(np.concatenate([[0], rows])).to(self.table.device))
@@ -205,7 +217,7 @@ class StaticEncoder(Encoder):
         return nn.functional.embedding(ids, self.table)
 
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
-        """(..., H): a copy of the vectors of the tokenizer's ids."""
+        """Return a copy of the vectors of token ids, (..., H)."""
         return self.table[ids]
 
     def layer_groups(self) -> list[Group]:
@@ -213,14 +225,14 @@ class StaticEncoder(Encoder):
         return [("embeddings", [self.table])]
 
     def embedding_encoder(self) -> StaticEncoder:
-        """Itself: it is nothing but a table."""
+        """Return itself: the encoder is only a table."""
         return self
 
     def fingerprint(self) -> str:
-        """Of the file, the options and the unknown word's draw, which all states depend on."""
+        """Return the digest of the file, the options and the unknown word's vector, which determine all states."""
         return data_fingerprint(
             {
-                "content": self._facts.content,
+                "content": self._info.content,
                 "lower_fallback": self.tokenizer.lower_fallback,
                 "unknown": self._first,
                 "vocabulary": self._vocabulary,
@@ -236,14 +248,14 @@ class StaticEncoder(Encoder):
             return np.array(table.matrix[rows[0]])
         if unknown not in ("auto", "random") and not self.random_init:
             raise HarnessError(
-                f"encoder.unknown={unknown}: the vectors of {self.name} hold no such word; "
-                "give auto, random or a word they hold"
+                f"encoder.unknown={unknown}: no such word in the vectors of {self.name}; "
+                "use auto, random or a word of the file"
             )
-        return (torch.randn(table.facts.dim) * table.facts.std).numpy()
+        return (torch.randn(table.info.dim) * table.info.std).numpy()
 
     @torch.no_grad()
     def _draw(self) -> None:
         if not self._drawn:
             self._drawn = True
             rest = self.table[1:]
-            rest.copy_(torch.randn(rest.shape) * self._facts.std)
+            rest.copy_(torch.randn(rest.shape) * self._info.std)

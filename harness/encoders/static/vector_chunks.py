@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,28 +98,37 @@ Columns = tuple[list[str], np.ndarray]
 
 
 def _columnar(block: bytes, layout: Layout) -> Columns | None:
-    """Parse regular lines at once; None when any line is not a word without blanks and ``dim`` numbers."""
-    import polars as pl
+    """Parse regular lines at once; None if any line is not a word without blanks and ``dim`` numbers."""
+    import pyarrow as pa
+    from pyarrow import csv
 
-    names = [f"{i}" for i in range(layout.dim)]
     lines = block.count(b"\n")
     if block.startswith((b"\n", b"\xef\xbb\xbf")) or b"\n\n" in block or b"\r" in block or not lines:
         return None
+    numbers = [str(i) for i in range(layout.dim)]
     try:
-        frame = pl.read_csv(
-            io.BytesIO(block),
-            separator=layout.separator.decode(),
-            has_header=False,
-            quote_char=None,
-            schema={"word": pl.String, **dict.fromkeys(names, pl.Float32)},
+        table = csv.read_csv(
+            pa.BufferReader(block),
+            read_options=csv.ReadOptions(column_names=["word", *numbers]),
+            parse_options=csv.ParseOptions(delimiter=layout.separator.decode(), quote_char=False),
+            convert_options=csv.ConvertOptions(
+                column_types={"word": pa.string(), **dict.fromkeys(numbers, pa.float32())},
+                null_values=[],  # "null" and "NA" are words, and an empty number is an error
+            ),
         )
-    except pl.exceptions.PolarsError:
+    except pa.ArrowInvalid:
         return None
-    numbers = frame.select(names)
-    if frame.height != lines or sum(numbers.null_count().row(0)):
+    if table.num_rows != lines:
         return None
-    words = frame["word"].fill_null("").to_list()
-    return words, np.ascontiguousarray(numbers.to_numpy(order="c"), dtype=np.float32)
+    vectors = np.empty((lines, layout.dim), dtype=np.float32)
+    start = 0
+    for (
+        batch
+    ) in table.to_batches():  # row groups of 1 MiB of text: both sides of the transposition fit the cache
+        stop = start + batch.num_rows
+        np.stack([column.to_numpy() for column in batch.columns[1:]], axis=1, out=vectors[start:stop])
+        start = stop
+    return table["word"].to_pylist(), vectors
 
 
 def _irregular(block: bytes, first: int, path: Path, layout: Layout) -> tuple[list[int], Columns]:

@@ -42,7 +42,7 @@ _MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS, _FACTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TableInfo:
     """What is known of a table.
 
     Attributes:
@@ -68,16 +68,16 @@ class VectorTable:
     """An open table; see the module. Pickles and copies by its folder.
 
     Attributes:
-        facts: see :class:`Facts`.
+        facts: see :class:`TableInfo`.
         matrix: (words + 1, dim) float32, mapped copy-on-write: what is written stays in this process.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.facts = Facts(**json.loads((folder / _FACTS).read_bytes()))
-        if self.facts.sample != _sample(folder):
+        self.info = TableInfo(**json.loads((folder / _FACTS).read_bytes()))
+        if self.info.sample != _sample(folder):
             raise ValueError("the parts are not those that were written")
-        shape = (self.facts.words + 1, self.facts.dim)
+        shape = (self.info.words + 1, self.info.dim)
         self.matrix = np.memmap(folder / _MATRIX, dtype=np.float32, mode="c", shape=shape)
         self._offsets, self._hashes, self._rows = (
             np.asarray(np.load(folder / name, mmap_mode="r")) for name in (_OFFSETS, _HASHES, _ROWS)
@@ -115,7 +115,7 @@ class VectorTable:
 
     def __len__(self) -> int:
         """Number of words."""
-        return self.facts.words
+        return self.info.words
 
 
 def open_vectors(
@@ -202,7 +202,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
         chunks: words and vectors in the order of the rows; of equal words the first counts.
         dim: numbers a word.
         source: the file they are from, for messages.
-        content: see :class:`Facts`.
+        content: see :class:`TableInfo`.
 
     Raises:
         HarnessError: there are no words.
@@ -230,7 +230,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
     _write_index(folder, lengths, np.concatenate(hashes))
     n = len(seen) * dim
     std = max(0.0, squares / n - (total / n) ** 2) ** 0.5
-    facts = Facts(
+    facts = TableInfo(
         words=len(seen),
         dim=dim,
         std=std,
@@ -280,6 +280,6 @@ def _sample(folder: Path, *, places: int = 16, width: int = 512) -> str:
 
 
 def describe(table: VectorTable) -> dict[str, Any]:
-    """Facts of a table that a record keeps."""
-    return {"file_words": table.facts.words, "file_duplicates": table.facts.duplicates,
-            "file_undecodable": table.facts.undecodable}  # fmt: skip
+    """TableInfo of a table that a record keeps."""
+    return {"file_words": table.info.words, "file_duplicates": table.info.duplicates,
+            "file_undecodable": table.info.undecodable}  # fmt: skip

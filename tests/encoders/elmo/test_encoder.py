@@ -260,7 +260,7 @@ def test_blocks_of_words_and_steps_change_nothing(tmp_path: Path, monkeypatch: p
     encoder = encoder_of(tmp_path)
     whole = encoder.encode(SENTENCES, layers="all")
     monkeypatch.setattr(elmo_characters, "CHUNK", 2)
-    monkeypatch.setattr(lstm, "AT_ONCE", 8 * TINY.dim * 7)
+    monkeypatch.setattr(lstm, "MAX_GATES", 8 * TINY.dim * 7)
     for a, b in zip(whole, encoder.encode(SENTENCES, layers="all"), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
 

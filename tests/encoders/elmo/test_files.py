@@ -18,7 +18,7 @@ from harness.config.resolve import prepare
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.elmo.encoder import load
 from harness.encoders.elmo.files import elmo_files, read_options
-from harness.encoders.elmo.weights import read_weights, write
+from harness.encoders.elmo.weights import read_weights, write_weights
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.training.run import run_cell
@@ -46,13 +46,13 @@ def test_a_folder_holds_options_and_weights(tmp_path: Path) -> None:
 
 def test_folders_that_are_no_model(tmp_path: Path) -> None:
     folder = make_elmo(tmp_path / "a")
-    with pytest.raises(HarnessError, match=r"is not there: give the folder"):
+    with pytest.raises(HarnessError, match=r"does not exist: expected a folder"):
         elmo_files({"path": tmp_path / "b"}, tmp_path)
-    with pytest.raises(HarnessError, match=r"is a file: give the folder"):
+    with pytest.raises(HarnessError, match=r"is a file: expected a folder"):
         elmo_files({"path": folder / "options.json"}, tmp_path)
-    with pytest.raises(HarnessError, match=r"not here; give encoder.path=FOLDER"):
+    with pytest.raises(HarnessError, match=r"not on this machine; set encoder\.path=FOLDER"):
         elmo_files({"name": "elmo"}, tmp_path)
-    with pytest.raises(HarnessError, match=r"encoder.files=.*is wanted"):
+    with pytest.raises(HarnessError, match=r"encoder.files=.*expected"):
         elmo_files({"files": {"weight": "x"}}, tmp_path)
     (folder / "more_weights.hdf5").write_bytes(b"")
     with pytest.raises(HarnessError, match=r"several \*weights\*.hdf5 \(more_weights.hdf5, weights.hdf5\)"):
@@ -79,14 +79,14 @@ def changed(section: str, key: str, value: Any) -> Callable[[dict], None]:
     ("change", "message"),
     [
         (lambda d: d.pop("lstm"), "lstm is missing"),
-        (changed("lstm", "dim", None), "lstm.dim is missing: a whole number"),
+        (changed("lstm", "dim", None), "lstm.dim is missing: expected an integer"),
         (changed("lstm", "dim", "64"), "lstm.dim is '64'"),
-        (changed("lstm", "use_skip_connections", None), "use_skip_connections=None: true or false"),
+        (changed("lstm", "use_skip_connections", None), "use_skip_connections=None: expected true or false"),
         (changed("lstm", "cell_clip", -3), "lstm.cell_clip=-3"),
-        (changed("char_cnn", "n_characters", 300), "n_characters=300: 261 or 262"),
-        (changed("char_cnn", "activation", "gelu"), "activation='gelu': relu or tanh"),
+        (changed("char_cnn", "n_characters", 300), "n_characters=300: expected 261 or 262"),
+        (changed("char_cnn", "activation", "gelu"), "activation='gelu': expected relu or tanh"),
         (changed("char_cnn", "filters", [[1]]), "filters=.*pairs"),
-        (changed("char_cnn", "filters", [[51, 4]]), "width 51 does not fit"),
+        (changed("char_cnn", "filters", [[51, 4]]), "width 51 exceeds"),
         (changed("char_cnn", "embedding", {}), "char_cnn.embedding.dim is missing"),
     ],
 )
@@ -117,18 +117,20 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
         read_weights(path, TINY)
     with h5py.File(path, "a") as file:
         file["CNN/b_cnn_1"] = np.zeros(4, np.float32)
-    with pytest.raises(HarnessError, match=r"CNN/b_cnn_1 has shape \(4,\), options.json wants \(5,\)"):
+    with pytest.raises(
+        HarnessError, match=r"CNN/b_cnn_1 has shape \(4,\), expected \(5,\) from options\.json"
+    ):
         read_weights(path, TINY)
     with h5py.File(path, "a") as file:
         del file["CNN/b_cnn_1"]
         file["CNN/b_cnn_1"] = np.zeros(5, np.int32)
-    with pytest.raises(HarnessError, match=r"CNN/b_cnn_1 holds int32"):
+    with pytest.raises(HarnessError, match=r"CNN/b_cnn_1 contains int32"):
         read_weights(path, TINY)
     path.write_text("no HDF5")
     with pytest.raises(HarnessError, match="cannot be read as HDF5"):
         read_weights(path, TINY)
-    with pytest.raises(HarnessError, match="CNN/W_cnn_0 has shape nothing"):
-        write(tmp_path, TINY, {"char_embed": np.zeros((261, 4))})
+    with pytest.raises(HarnessError, match="CNN/W_cnn_0 has shape none"):
+        write_weights(tmp_path, TINY, {"char_embed": np.zeros((261, 4))})
 
 
 def test_a_row_of_padding_and_other_precisions_are_read(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_model_without_a_projection(tmp_path: Path) -> None:
 
     options = replace(TINY, filters=((1, 3), (2, 5)))
     weights = {k: v for k, v in random_weights(options).items() if not k.startswith("CNN_proj")}
-    write(tmp_path, options, weights)
+    write_weights(tmp_path, options, weights)
     encoder = load(name="t", path=tmp_path, cache_dir=tmp_path).eval()
     assert encoder.characters.projection is None
     assert encoder.encode([["a", "b"]])[0].shape == (2, 16)

@@ -99,7 +99,7 @@ def test_the_table_is_the_mapped_file_until_it_is_restricted(tmp_path: Path) -> 
     assert enc.table.shape == (2, 2)
     np.testing.assert_array_equal(states(enc, ["paris", "Paris", "zzz"]), before)
     np.testing.assert_array_equal(states(enc, ["apple"]), before[2:])
-    with pytest.raises(HarnessError, match="load it again"):
+    with pytest.raises(HarnessError, match="load the encoder again"):
         enc.restrict(["apple"])
 
 

@@ -55,7 +55,7 @@ def as_binary(vectors: dict[str, list[float]], *, newline: bytes = b"\n") -> byt
 def test_v01_text_with_and_without_header(tmp_path: Path, text: str) -> None:
     opened = table(tmp_path, text)
     assert contents(opened) == {"sun": [1, 2, 3], "sea": [4, 5, 6]}
-    assert (opened.facts.dim, len(opened)) == (3, 2)
+    assert (opened.info.dim, len(opened)) == (3, 2)
 
 
 @pytest.mark.parametrize("dim", [3, None])
@@ -79,7 +79,7 @@ def test_v05_words_that_are_numbers(tmp_path: Path) -> None:
 def test_v06_the_first_of_duplicates_wins(tmp_path: Path, text: str) -> None:
     opened = table(tmp_path, text)
     assert contents(opened) == {"cat": [1, 0], "dog": [0, 1]}
-    assert opened.facts.duplicates == 1
+    assert opened.info.duplicates == 1
     assert len(opened.matrix) == 3
 
 
@@ -144,7 +144,7 @@ def test_given_dim_must_fit_the_header(tmp_path: Path) -> None:
 def test_words_that_are_not_utf8_are_kept_and_counted(tmp_path: Path) -> None:
     opened = table(tmp_path, b"caf\xe9 1 2\nna\xc3\xafve 3 4\nsun\xe2\x80\xa8x 5 6\n")
     assert list(contents(opened)) == ["caf\ufffd", "naïve", "sun\u2028x"]
-    assert opened.facts.undecodable == 1
+    assert opened.info.undecodable == 1
 
 
 def test_gzip_and_zip(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_changed_file_gets_a_new_table(tmp_path: Path) -> None:
     first = table(tmp_path, GLOVE)
     second = table(tmp_path, "sun 7 8 9\n")
     assert contents(second) == {"sun": [7, 8, 9]}
-    assert first.facts.content != second.facts.content
+    assert first.info.content != second.info.content
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_against_gensim_on_real_files(tmp_path: Path) -> None:
         rows = ours.lookup(theirs.index_to_key)
         np.testing.assert_array_equal(rows, np.arange(1, len(theirs) + 1), err_msg=path.name)
         np.testing.assert_allclose(ours.matrix[rows], theirs.vectors, rtol=1e-6, err_msg=path.name)
-        assert abs(ours.facts.std - theirs.vectors.std(dtype=np.float64)) < 1e-6
+        assert abs(ours.info.std - theirs.vectors.std(dtype=np.float64)) < 1e-6
 
 
 def test_d21_no_window_skips_a_unit() -> None:

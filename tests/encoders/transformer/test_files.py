@@ -209,7 +209,7 @@ def test_tokenizer_of_another_model_is_refused(folder):
 )
 def test_incomplete_directory_is_one_error_that_lists_it(folder, gone, named):
     (folder / gone).unlink()
-    with pytest.raises(HarnessError, match=rf"{named}.*it holds .*\.json"):
+    with pytest.raises(HarnessError, match=rf"{named}.*it contains .*\.json"):
         encoder_files({"path": str(folder)}, folder)
 
 
@@ -298,13 +298,13 @@ def lookup(tmp_path: Path, **environment: str) -> str:
 def test_offline_hub_is_one_error(tmp_path):
     said = lookup(tmp_path, HF_HUB_OFFLINE="1")
     assert "HF_HUB_OFFLINE" in said
-    assert "give encoder.path=DIR" in said
+    assert "set encoder.path=DIR" in said
 
 
 def test_unreachable_hub_is_one_error(tmp_path):
     said = lookup(tmp_path, HF_ENDPOINT="http://127.0.0.1:9")
     assert "cannot be reached" in said
-    assert "give encoder.path=DIR" in said
+    assert "set encoder.path=DIR" in said
     assert said.count("\n") == 1
 
 
