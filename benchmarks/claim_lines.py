@@ -11,7 +11,7 @@ import numpy as np
 from harness.leaderboard.stats.bootstrap import Spread, of_difference
 from harness.leaderboard.stats.comparisons import ALPHA, Sample, Samples, difference
 from harness.leaderboard.table.board import read
-from harness.leaderboard.table.rows import Row, by_variant
+from harness.leaderboard.table.rows import BoardRow, by_variant
 
 ALIKE = ("trainer.epochs", "strategy.lr")
 """Settings of a sweep that do not tell its rows apart."""
@@ -52,7 +52,7 @@ class Results:
     """The rows of all sweeps, and their samples."""
 
     def __init__(self, folder: Path, sweeps: Iterable[str]) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[BoardRow] = []
         self._samples: dict[int, Samples] = {}
         for name in sweeps:
             found = read(folder / name)
@@ -61,7 +61,7 @@ class Results:
                 self.rows.append(row)
                 self._samples[id(row)] = samples
 
-    def row(self, task: str, encoder: str, strategy: str, **variant: str) -> Row | None:
+    def row(self, task: str, encoder: str, strategy: str, **variant: str) -> BoardRow | None:
         """The row with just this variant; ``layers``, ``train_size`` and ``relative_lr`` are texts."""
         for row in self.rows:
             record = row.records[0]
@@ -73,7 +73,7 @@ class Results:
                 return row
         return None
 
-    def sample(self, row: Row | None, tag: str | None = None) -> Sample | str:
+    def sample(self, row: BoardRow | None, tag: str | None = None) -> Sample | str:
         """The row on all examples, or on those with ``tag``."""
         if row is None:
             return "no such cell"
@@ -89,7 +89,7 @@ class Results:
         chosen = np.array([tag in t for t in kept[0].tags])
         return samples.resample(row.complete, kept, metric=row.metric, chosen=chosen)
 
-    def line(self, what: str, a: Row | None, b: Row | None, *, tag: str | None = None) -> Line:
+    def line(self, what: str, a: BoardRow | None, b: BoardRow | None, *, tag: str | None = None) -> Line:
         one, other = self.sample(a, tag), self.sample(b, tag)
         found = difference(one, other, pair_seeds=True)
         above, below = _score(a, one), _score(b, other)
@@ -98,7 +98,7 @@ class Results:
         return Line(what, above, below, found[0], p=found[0].p_value())
 
 
-def _score(row: Row | None, sample: Sample | str) -> str:
+def _score(row: BoardRow | None, sample: Sample | str) -> str:
     name = row.name if row else "?"
     return name if isinstance(sample, str) else f"{name} {sample.scores.mean():.3f}"
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.claim_lines import Claim, Line, Results, effect, gain_over, less
 from harness.leaderboard.stats.bootstrap import holm
-from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.rows import BoardRow
 
 SEEDS = "seed=0,1,2,3,4"
 FAMILIES = ("mini_static", "mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")
@@ -63,7 +63,7 @@ SWEEPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def best_pretrained(results: Results, task: str, encoder: str) -> Row | None:
+def best_pretrained(results: Results, task: str, encoder: str) -> BoardRow | None:
     """Of ``frozen`` and ``full`` the one that is better on dev; a table's ``full`` is ``embedding_init``."""
     whole = "embedding_init" if encoder == "mini_static" else "full"
     rows = [results.row(task, encoder, strategy) for strategy in ("frozen", whole)]
@@ -114,7 +114,7 @@ def transfer_pays(results: Results) -> Claim:
 
 
 def layers(results: Results) -> Claim:
-    def at(task: str, encoder: str, layer: str) -> Row | None:
+    def at(task: str, encoder: str, layer: str) -> BoardRow | None:
         return results.row(task, encoder, "frozen", body="none", layers=layer)
 
     lines, notes = [], []
@@ -144,7 +144,7 @@ def _by_layer(results: Results, encoder: str) -> str:
     return "; ".join(parts)
 
 
-def _depth(row: Row | None) -> float | None:
+def _depth(row: BoardRow | None) -> float | None:
     """Mean layer of the learnt weights, over seeds."""
     if row is None:
         return None
@@ -202,7 +202,7 @@ def _tables() -> Iterator[tuple[str, str, int, str]]:
                 yield task, encoder, i, strategy
 
 
-def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[Row | None, ...]:
+def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[BoardRow | None, ...]:
     """Rows of a table that moves at the network's rate, slowly, and not at all."""
     slow = [
         results.row(task, encoder, "slow_embedding", relative_lr=rate, train_size=size)

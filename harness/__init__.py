@@ -1,11 +1,11 @@
-"""Benchmark pretrained encoders and transfer strategies on your task, with 95 % confidence intervals.
+"""Benchmark of transfer learning in NLP: encoders x strategies x tasks, on one footing.
 
-Importing this package is cheap; torch is imported at the first access to ``load_encoder``.
+Importing this package imports nothing heavy; ``load_encoder`` brings torch when it is first asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.encoders.loading import load_encoder as load_encoder
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["load_encoder"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "load_encoder":
         from harness.encoders.loading import load_encoder
 

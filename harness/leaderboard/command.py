@@ -1,4 +1,4 @@
-"""``harness leaderboard DIR``: the table of a results folder, and what it is worth."""
+"""``harness leaderboard DIR``: tables with confidence intervals and tests, views, and the HTML report."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from harness.core.files import write_atomic
 from harness.errors import HarnessError
 from harness.leaderboard import wandb_report
 from harness.leaderboard.html import data as html_data
 from harness.leaderboard.html import page
+from harness.leaderboard.html.schema import ReportData
 from harness.leaderboard.render import data as plain
 from harness.leaderboard.render import latex, terminal
 from harness.leaderboard.render import text as render
@@ -38,170 +38,177 @@ BY_SUFFIX = {
     ".md": "md", ".csv": "csv", ".json": "json", ".tex": "latex", ".html": "html", ".txt": "terminal",
     "": "terminal",
 }  # fmt: skip
-SHOWN = 50
-"""Rows of a table that get an interval when nothing is said: each takes files to be read."""
+DEFAULT_INTERVALS = 50
+"""Default number of rows per table with an interval: for each, the predictions of all seeds are read."""
 
 
 def main(argv: list[str]) -> int:
     """Print or write the leaderboard. Raises HarnessError on a folder without records or an unknown field."""
     options = _parser().parse_args(argv)
     if options.select and options.group_by:
-        raise HarnessError("--select and --group-by exclude each other: selecting works on variants")
+        raise HarnessError("--select and --group-by exclude each other: --select compares variants")
     if options.intervals < 0:
-        raise HarnessError(f"--intervals {options.intervals}: a number of rows is wanted, 0 for none")
-    form = "json" if options.wandb else options.format or _by_suffix(options.output or "")
+        raise HarnessError(f"--intervals {options.intervals}: expected a number of rows, 0 for none")
+    form = "json" if options.wandb else options.format or _format_of(options.output or "")
     budget = cost.parse_budget(options.budget) if options.budget else None
-    found = board.read(Path(options.dir).expanduser(), tasks=options.task or ())
+    results = board.read(Path(options.dir).expanduser(), tasks=options.task or ())
     fields = [name for group in options.group_by or () for name in group.split(",") if name]
-    made = board.make_board(
-        found.records,
-        damaged=found.damaged,
+    tables = board.make_board(
+        results.records,
+        damaged=results.damaged,
         partial=options.partial,
         select=bool(options.select),
         group_by=fields,
-        configs=found.configs,
+        configs=results.configs,
         mix=options.mix,
         skipped=options.skipped == "show",
         train_size=options.train_size,
     )
-    samples = Samples(found.configs)
-    _add_statistics(made, samples, options)
+    samples = Samples(results.configs)
+    _add_statistics(tables, samples, options)
     if form == "html" or options.wandb:
-        data = _report(made, samples, options, budget)
+        report = _report(tables, samples, options, budget)
         if options.wandb:
-            return wandb_report.publish(made, data, options.wandb, folder=_waiting(options))
-        _put(page.page(data), options.output)
+            return wandb_report.publish(tables, report, options.wandb, folder=_offline_folder(options))
+        _write(page.page(report), options.output)
         return 0
-    views = _views(made, samples, options, budget)
-    published = [papers.view(made)] if options.papers else []
-    _put(_rendered(made, views, published, form=form, to_file=bool(options.output)), options.output)
+    views = _views(tables, samples, options, budget)
+    published = [papers.view(tables)] if options.papers else []
+    _write(_render(tables, views, published, form=form, to_file=bool(options.output)), options.output)
     if form in ("csv", "json"):
-        for line in plain.remarks(made, [*views, *published]):
+        for line in plain.remarks(tables, [*views, *published]):
             print(line, file=sys.stderr)
     return 0
 
 
-def _add_statistics(made: board.Board, samples: Samples, options: argparse.Namespace) -> None:
+def _add_statistics(tables: board.Board, samples: Samples, options: argparse.Namespace) -> None:
+    """Add intervals, marks of ties and the comparison with the baseline to the rows, and notes on them."""
     if options.baseline:
-        comparisons.find_somewhere(made, [options.baseline], option="--baseline")
-    for table in made.tables:
-        add_intervals(table.rows, samples, most=options.intervals)
-        mark_ties(table.rows, samples, most=options.intervals)
+        comparisons.check_names(tables, [options.baseline], option="--baseline")
+    for table in tables.tables:
+        add_intervals(table.rows, samples, max_rows=options.intervals)
+        mark_ties(table.rows, samples, max_rows=options.intervals)
         if options.baseline:
             row = comparisons.find(table, options.baseline, option="--baseline")
             if row is None:
-                table.notes.append(f"note: no row {options.baseline} here to compare with")
+                table.notes.append(f"note: no comparison with {options.baseline}: this table has no such row")
             else:
                 add_baseline(table.rows, row, samples)
                 table.notes.append(
-                    f"note: less error: relative error reduction against {row.name}; p: paired, Holm-adjusted"
+                    f"note: relative error reduction against {row.name}; p: paired test, Holm-adjusted"
                 )
-        table.notes += _about_intervals(table, most=options.intervals)
+        table.notes += _interval_notes(table, max_rows=options.intervals)
 
 
-def _about_intervals(table: board.Table, *, most: int) -> list[str]:
-    """How to read the intervals of this table, and why rows have none."""
+def _interval_notes(table: board.TaskTable, *, max_rows: int) -> list[str]:
+    """Footnotes to the intervals and tests of a table, and why rows have none."""
     scored = [row for row in table.rows if row.mean is not None]
     out = []
     if any(row.ci_kind == EXAMPLES_ONLY for row in scored):
-        out.append("note: * one seed: the interval is over examples only, the spread of seeds is not in it")
+        out.append("note: * one seed: the interval does not include the variance between seeds")
     if any(row.ci_kind == NO_SPREAD for row in scored):
-        out.append("note: + all examples and seeds say the same: Wilson's limit for so many examples")
+        out.append("note: + all examples and seeds agree: Wilson's limit for this number of examples")
     if any(row.tied for row in scored[1:]):
-        out.append("note: tied: a paired test (0.05, Holm) cannot tell these rows from the best")
+        out.append("note: tied: not significantly different from the best row (paired test, p >= 0.05, Holm)")
     if any(row.untested for row in scored):
-        out.append("note: ?: no test against the best row could be made")
+        out.append("note: ?: no test against the best row was possible")
     if any(row.ci_kind == EXAMPLES_ONLY for row in scored) and len(scored) > 1:
-        out.append("note: rows of one seed are compared over examples only: another seed may turn the order")
+        out.append(
+            "note: rows with one seed are compared over examples only: another seed may change the ranking"
+        )
     reasons: dict[str, int] = {}
-    for row in scored[:most]:
+    for row in scored[:max_rows]:
         if row.no_interval:
             reasons[row.no_interval] = reasons.get(row.no_interval, 0) + 1
-    out += [f"note: {n} of {len(scored)} rows without an interval: {why}" for why, n in reasons.items()]
-    if 0 < most < len(scored):
-        out.append(f"note: intervals for the best {most} of {len(scored)} rows; --intervals N for more")
+    out += [
+        f"note: {n} of {len(scored)} rows without a confidence interval: {why}" for why, n in reasons.items()
+    ]
+    if 0 < max_rows < len(scored):
+        out.append(
+            f"note: confidence intervals for the best {max_rows} of {len(scored)} rows; see --intervals N"
+        )
     return out
 
 
 def _views(
-    made: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
+    tables: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
 ) -> list[View]:
     views: list[View] = []
     if options.compare:
         if len(options.compare) < 2:
-            raise HarnessError(f"--compare {options.compare[0]}: takes at least two rows")
-        views += comparisons.comparisons(made, options.compare, samples, pair_seeds=options.pair_seeds)
+            raise HarnessError(f"--compare {options.compare[0]}: expected at least two rows")
+        views += comparisons.comparisons(tables, options.compare, samples, pair_seeds=options.pair_seeds)
     if options.across:
-        views.append(across_tasks.across(made, samples))
+        views.append(across_tasks.across(tables, samples))
     if options.by_slice:
-        views += comparisons.slices(made, samples, most=options.intervals or SHOWN)
+        views += comparisons.slices(tables, samples, max_rows=options.intervals or DEFAULT_INTERVALS)
     if options.cost:
-        views += cost.check_costs(made)
+        views += cost.check_costs(tables)
     if options.curve:
-        views += comparisons.curves(made)
+        views += comparisons.curves(tables)
     if budget is not None:
-        views.append(cost.recommend(made, budget, samples))
+        views.append(cost.recommend(tables, budget, samples))
     return views
 
 
 def _report(
-    made: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
-) -> dict[str, Any]:
-    """The data of the HTML report: it holds all views; rows named in --compare are chosen to begin with."""
+    tables: board.Board, samples: Samples, options: argparse.Namespace, budget: dict[str, float] | None
+) -> ReportData:
+    """The data of the HTML report, which has all views; rows named in --compare are selected initially."""
     if options.compare:
-        comparisons.find_somewhere(made, options.compare, option="--compare")
+        comparisons.check_names(tables, options.compare, option="--compare")
     return html_data.report(
-        made,
+        tables,
         samples,
-        html_data.Wanted(
+        html_data.ReportOptions(
             folder=options.dir,
-            most=options.intervals,
+            max_rows=options.intervals,
             pair_seeds=options.pair_seeds,
             papers=options.papers,
-            chosen=options.compare or (),
+            selected=options.compare or (),
             budget=budget,
         ),
     )
 
 
-def _waiting(options: argparse.Namespace) -> Path:
-    """Where what cannot be sent is written: --output, or a folder of the results."""
+def _offline_folder(options: argparse.Namespace) -> Path:
+    """Folder for files that cannot be sent: --output, or a subfolder of the results."""
     if options.output:
-        return Path(options.output).expanduser()
-    return Path(options.dir).expanduser() / ".wandb" / options.wandb.replace("/", "_")
+        return Path(str(options.output)).expanduser()
+    return Path(str(options.dir)).expanduser() / ".wandb" / str(options.wandb).replace("/", "_")
 
 
-def _by_suffix(output: str) -> str:
+def _format_of(output: str) -> str:
     suffix = Path(output).suffix
     if suffix.lower() not in BY_SUFFIX:
-        named = ", ".join(s for s in BY_SUFFIX if s)
+        supported = ", ".join(s for s in BY_SUFFIX if s)
         raise HarnessError(
-            f"--output {output}: the board is written as {named}, not {suffix}; or say --format"
+            f"--output {output}: expected the suffix {supported}, not {suffix}; or set --format"
         )
     return BY_SUFFIX[suffix.lower()]
 
 
-def _rendered(
-    made: board.Board, views: list[View], published: list[View], *, form: str, to_file: bool
+def _render(
+    tables: board.Board, views: list[View], published: list[View], *, form: str, to_file: bool
 ) -> str:
-    """The board, or the views in its place; the published figures behind them, apart from both."""
+    """The tables, or the views instead of them; then the published figures."""
     if form == "json":
-        return plain.as_json(made, [*views, *published])
+        return plain.as_json(tables, [*views, *published])
     if form == "csv" and published:
-        raise HarnessError("--format csv holds one kind of table: --papers goes with the other formats")
+        raise HarnessError("--format csv has one kind of table: --papers needs another format")
     if form == "csv" and len({view.name for view in views}) > 1:
-        raise HarnessError("--format csv holds one kind of table: ask for one view, or for json")
+        raise HarnessError("--format csv has one kind of table: choose one view, or --format json")
     board_as, views_as = _writers(form, to_file=to_file)
-    text = views_as(views) if views else board_as(made)
+    text = views_as(views) if views else board_as(tables)
     return text + ("\n" + views_as(published) if published else "")
 
 
 def _writers(form: str, *, to_file: bool) -> tuple[Callable[..., str], Callable[..., str]]:
-    """What writes a board and what writes views."""
+    """The functions that render the tables and the views in a format."""
     if form == "terminal" and not to_file and sys.stdout.isatty():
         width, color = shutil.get_terminal_size().columns, "NO_COLOR" not in os.environ
-        on_screen = (terminal.terminal, terminal.views_on_screen)
-        board_as, views_as = (partial(to_text, width=width, color=color) for to_text in on_screen)
+        renderers = (terminal.terminal, terminal.views_on_screen)
+        board_as, views_as = (partial(to_text, width=width, color=color) for to_text in renderers)
         return board_as, views_as
     return {
         "terminal": (render.plain, render.views_as_text),
@@ -211,10 +218,10 @@ def _writers(form: str, *, to_file: bool) -> tuple[Callable[..., str], Callable[
     }[form]
 
 
-def _put(text: str, output: str | None) -> None:
+def _write(text: str, output: str | None) -> None:
     if output:
         write_atomic(Path(output).expanduser().absolute(), text.encode())
-        print(f"written to {output}")
+        print(f"wrote {output}")
         return
     try:
         sys.stdout.write(text)
@@ -225,63 +232,74 @@ def _put(text: str, output: str | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="harness leaderboard",
-        description="One row a variant (task, encoder, strategy, settings): mean, sample deviation, range "
-        "and number of its seeds on test, an interval of 95 % over seeds and examples, and which rows a "
-        "paired test cannot tell from the best.",
-        epilog="ROW is encoder/strategy, with the variant behind it where there are several, or the start "
-        "of a cell's id. Examples: harness leaderboard results --select dev;"
+        description="One row per variant (task, encoder, strategy, hyperparameters): mean, sample standard "
+        "deviation and range of the test scores of its seeds, a 95 % confidence interval over seeds and "
+        "examples, and the rows that do not differ significantly from the best one.",
+        epilog="ROW is encoder/strategy, followed by the variant if there are several, or the start of a "
+        "cell id. Examples: harness leaderboard results --select dev;"
         " harness leaderboard results --compare glove/frozen bert/full;"
         " harness leaderboard results --group-by encoder optimizer.lr --format md",
     )
     parser.add_argument(
-        "dir", nargs="?", default="results", help="results folder, or a task's in it (default: results)"
+        "dir",
+        nargs="?",
+        default="results",
+        help="results folder, or the folder of a task in it (default: results)",
     )
-    parser.add_argument("--format", choices=FORMATS, help="default: by the suffix of --output, else terminal")
+    parser.add_argument("--format", choices=FORMATS, help="default: the suffix of --output, or terminal")
+    parser.add_argument("--output", metavar="FILE", help="write to a file instead of standard output")
     parser.add_argument(
-        "--select", choices=["dev"], help="of each encoder x strategy x task the variant that is best on dev"
+        "--papers", action="store_true", help="add published results on the same data sets, with sources"
+    )
+    parser.add_argument(
+        "--wandb",
+        metavar="PROJECT",
+        help="publish tables, plots and the report to Weights & Biases, [ENTITY/]PROJECT; offline: write the "
+        "files to the folder --output",
+    )
+    _add_selection(parser)
+    _add_views(parser)
+    return parser
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--select",
+        choices=["dev"],
+        help="keep the variant with the best dev score per task, encoder, strategy",
     )
     parser.add_argument(
         "--group-by",
         nargs="+",
         metavar="FIELD",
-        help="group by fields of the record or any resolved setting (optimizer.lr), not by variant",
+        help="group by record fields or resolved settings (such as optimizer.lr) instead of by variant",
     )
-    parser.add_argument("--task", nargs="+", action="extend", metavar="NAME", help="show these tasks alone")
+    parser.add_argument("--task", nargs="+", action="extend", metavar="NAME", help="show only these tasks")
     parser.add_argument(
         "--train-size",
         metavar="N",
-        help="show what was trained on N examples alone; all: on the most of each task",
+        help="show only cells with N training examples; all: the largest training set of each task",
     )
-    parser.add_argument("--partial", action="store_true", help="show records of runs with a limit, too")
+    parser.add_argument("--partial", action="store_true", help="also show records of runs with a limit")
     parser.add_argument(
         "--skipped",
         choices=["show", "hide"],
         default="hide",
-        help="whether skipped cells (senseless, or equal to others) have rows; hide (default) lists their "
-        "reasons alone",
+        help="show: add rows for skipped cells (invalid, or identical to another cell); hide (default): list "
+        "only their reasons",
     )
     parser.add_argument(
-        "--mix", action="store_true", help="put other data and other result versions of a task into one table"
+        "--mix",
+        action="store_true",
+        help="merge records of different data and result versions of a task into one table, with a warning",
     )
     parser.add_argument(
         "--intervals",
         type=int,
-        default=SHOWN,
+        default=DEFAULT_INTERVALS,
         metavar="N",
-        help=f"for the best N rows a table (default: {SHOWN})",
+        help="confidence intervals and tests for the best N rows per table (default: %(default)s)",
     )
-    _add_views(parser)
-    parser.add_argument("--output", metavar="FILE", help="write to a file instead of the screen")
-    parser.add_argument(
-        "--papers", action="store_true", help="published figures on the same data beside ours, with sources"
-    )
-    parser.add_argument(
-        "--wandb",
-        metavar="PROJECT",
-        help="publish tables, plots, the report to Weights & Biases, [ENTITY/]PROJECT; offline: write what "
-        "would be sent to --output, a folder",
-    )
-    return parser
 
 
 def _add_views(parser: argparse.ArgumentParser) -> None:
@@ -292,18 +310,22 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pair-seeds",
         action="store_true",
-        help="with --compare: pair equal seeds rather than take them as independent draws",
+        help="with --compare: pair equal seeds instead of treating them as independent draws",
     )
     parser.add_argument(
-        "--across", action="store_true", help="means, average ranks, Friedman's test over tasks"
+        "--across",
+        action="store_true",
+        help="mean, interquartile mean, average rank, Friedman test over tasks",
     )
     parser.add_argument("--by-slice", action="store_true", help="scores on the examples of each tag")
     parser.add_argument(
-        "--cost", action="store_true", help="seconds, memory, parameters, storage; Pareto fronts"
+        "--cost", action="store_true", help="seconds, memory, parameters and storage, with Pareto fronts"
     )
-    parser.add_argument("--curve", action="store_true", help="scores over the size of the training set")
+    parser.add_argument(
+        "--curve", action="store_true", help="learning curves: score against training-set size"
+    )
     parser.add_argument(
         "--budget",
-        metavar="COST=MOST,...",
-        help="what to take within a budget, such as train_seconds=60,storage_mb=10",
+        metavar="COST=MAX,...",
+        help="the best row within a budget, such as train_seconds=60,storage_mb=10",
     )

@@ -51,7 +51,7 @@ def test_every_line_has_its_cells(results: claims.Results, claim: claims.Callabl
     found = claim(results)
     assert found.lines
     for line in found.lines:
-        assert "no counts" in line.why, (line.what, line.why)
+        assert "no example statistics" in line.why, (line.what, line.why)
     assert "no such cell" not in claims.markdown([claims.adjusted(found)])
 
 

@@ -1,4 +1,4 @@
-"""The leaderboard is computed from records alone, and never shows a number that cannot be trusted."""
+"""The leaderboard is computed from records alone and shows why a row has no score."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.errors import HarnessError
 from harness.leaderboard.command import main
 from harness.leaderboard.render.terminal import terminal
 from harness.leaderboard.table.board import make_board
-from harness.leaderboard.table.configs import UNSET, lookup
+from harness.leaderboard.table.configs import UNSET, Configs
 from harness.records.record import Costs, Record, write_record
 
 Rows = Callable[..., list[dict[str, Any]]]
@@ -85,11 +85,11 @@ def test_cells_are_rows_of_their_own(rows: Rows) -> None:
     assert [r["variant"] for r in found] == ["body=bilstm optimizer.lr=0.001", ""]
 
 
-def test_cells_that_read_the_same_are_told_apart(rows: Rows) -> None:
+def test_cells_with_the_same_labels_get_their_id(rows: Rows) -> None:
     assert {r["variant"] for r in rows(record(cell="aa"), record(cell="bb"))} == {"cell=aa", "cell=bb"}
 
 
-def test_o18_nan_is_last_and_marked_diverged(rows: Rows) -> None:
+def test_nan_is_last_and_marked_diverged(rows: Rows) -> None:
     found = rows(
         record(None, encoder="x", cell="x"),
         record(0.5, encoder="y", cell="y"),
@@ -99,12 +99,12 @@ def test_o18_nan_is_last_and_marked_diverged(rows: Rows) -> None:
     assert (found[-1]["state"], found[-1]["mean"], found[-1]["diverged"]) == ("diverged", None, 1)
 
 
-def test_o18_one_diverged_seed_is_not_averaged_away(rows: Rows) -> None:
+def test_one_diverged_seed_makes_the_row_diverged(rows: Rows) -> None:
     (row,) = rows(record(0.9, seed=0), record(None, seed=1))
     assert (row["mean"], row["state"], row["complete"]) == (None, "diverged", 2)
 
 
-def test_o18_infinite_loss_of_a_minimised_metric_is_not_best(rows: Rows) -> None:
+def test_an_infinite_score_of_a_minimised_metric_is_not_best(rows: Rows) -> None:
     found = rows(
         record(float("-inf"), encoder="x", cell="x", maximize=False),
         record(3.0, encoder="y", cell="y", maximize=False),
@@ -113,9 +113,7 @@ def test_o18_infinite_loss_of_a_minimised_metric_is_not_best(rows: Rows) -> None
     assert [r["encoder"] for r in found] == ["z", "y", "x"]
 
 
-def test_o01_failed_cells_are_shown_with_their_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_cells_are_shown_with_their_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(
         tmp_path,
         record(0.4, encoder="A", cell="a"),
@@ -133,7 +131,7 @@ def test_o01_failed_cells_are_shown_with_their_reason(
     assert "t/P/full/p/seed-0: KeyError: 'x'" in out
     assert "t/D/full/d/seed-0: timeout: stopped after 5 s" in out
     assert "t/S/full/s/seed-0: equals another cell" in out
-    assert out.index("0.6000") < out.index("0.4000") < out.index("failed") < out.index("Skipped")
+    assert out.index("0.6000") < out.index("0.4000") < out.index("Failed (3)") < out.index("Skipped")
 
 
 def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_always(
@@ -157,7 +155,7 @@ def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_al
         assert len(re.findall(row, seen["show"])) > len(re.findall(row, seen["hide"])), form
     main([str(tmp_path)])
     out = capsys.readouterr().out
-    assert "Skipped; --skipped show gives them rows\n  t/S/full/s/seed-0 and 1 more: equals another" in out
+    assert "Skipped; --skipped show adds rows for them\n  t/S/full/s/seed-0 and 1 more: equals another" in out
     assert "2 skipped" not in out
     assert not out.startswith("u |")
 
@@ -209,7 +207,7 @@ def test_select_dev_without_dev_scores_keeps_all_and_says_so() -> None:
     for r in records:
         r.dev = {}
     board = make_board(records, select=True)
-    assert [row.notes for row in board.tables[0].rows] == [["no dev score to choose by"]] * 2
+    assert [row.notes for row in board.tables[0].rows] == [["no dev score to select by"]] * 2
 
 
 def test_partial_records_are_shown_only_when_asked(
@@ -219,7 +217,7 @@ def test_partial_records_are_shown_only_when_asked(
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "0.7500" not in out
-    assert "1 partial record (run with a limit) left out" in out
+    assert "left out: 1 partial record (run with a limit)" in out
     main([str(tmp_path), "--partial"])
     out = capsys.readouterr().out
     assert out.index("0.5000") < out.index("PARTIAL: t") < out.index("0.7500")
@@ -230,11 +228,12 @@ def test_skipped_cells_of_runs_with_a_limit_are_no_partial_records() -> None:
     ran.append(record(status="failed", encoder="q", cell="q", partial=16, reason="no"))
     skipped = record(status="skipped", encoder="s", cell="s", partial=16, reason="makes no sense")
     told = [make_board([record(0.5), *some]).notes for some in ([*ran, skipped], ran, [skipped])]
-    end = "left out; --partial shows them"
     assert told == [
-        [f"3 partial records (run with a limit) and 1 skipped cell of runs with a limit {end}"],
-        [f"3 partial records (run with a limit) {end}"],
-        [f"1 skipped cell of runs with a limit {end}"],
+        [
+            "left out: 3 partial records (run with a limit) and 1 skipped cell of runs with a limit; --partial shows them"
+        ],
+        ["left out: 3 partial records (run with a limit); --partial shows them"],
+        ["left out: 1 skipped cell of runs with a limit; --partial shows them"],
     ]
 
 
@@ -251,7 +250,7 @@ def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.Cap
         )
 
 
-def test_a_copied_folder_is_no_second_draw_of_a_seed(
+def test_a_copied_folder_does_not_count_as_another_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, record(0.5, cell="000"))
@@ -335,12 +334,18 @@ def test_group_by_counts_partial_records_when_they_are_shown(tmp_path: Path) -> 
 def test_a_row_that_pools_more_than_seeds_says_so() -> None:
     two = [record(0.1, seed=0), record(0.2, seed=1, encoder="f", cell="c1")]
     assert (
-        make_board(two, group_by=["strategy"]).tables[0].notes[0].startswith("note: ± over seeds, encoders:")
+        make_board(two, group_by=["strategy"])
+        .tables[0]
+        .notes[0]
+        .startswith("note: ± is the standard deviation over seeds, encoders:")
     )
     same = [record(0.1, seed=0), record(0.2, seed=1)]
     assert make_board(same, group_by=["strategy"]).tables[0].notes == []
     other = record(0.2, cell="c2", variant={"optimizer.lr": 1.0})
-    assert "± over variants" in make_board([record(), other], group_by=["encoder"]).tables[0].notes[0]
+    assert (
+        "± is the standard deviation over variants"
+        in make_board([record(), other], group_by=["encoder"]).tables[0].notes[0]
+    )
 
 
 def sized() -> list[Record]:
@@ -369,7 +374,7 @@ def test_no_row_is_a_mean_over_sizes_of_the_training_set(fields: list[str]) -> N
         assert all(list(row.labels) == names for row in named.rows)
 
 
-def test_a_size_is_no_variant_to_choose_on_dev() -> None:
+def test_variants_are_selected_within_one_training_set_size() -> None:
     (table,) = make_board(sized(), select=True).tables
     assert [row.name for row in table.rows if row.mean is not None] == [
         "b/full", "a/full", "a/full task.train_size=100", "a/full task.train_size=30",
@@ -378,19 +383,20 @@ def test_a_size_is_no_variant_to_choose_on_dev() -> None:
     assert all(row.tried == 1 for row in table.rows)
 
 
-def test_rows_that_differ_in_their_size_alone_are_told_apart_by_it() -> None:
-    """The size comes from a configuration file, so no variant names it."""
+def test_rows_that_differ_only_in_their_size_are_labelled_with_it() -> None:
+    """The size comes from a configuration file, so it is in no variant."""
     found = make_board([record(0.5, cell=f"c{n}", n_train=n) for n in (30, 500)]).tables[0].rows
     assert [row.labels["variant"] for row in found] == ["n_train=30", "n_train=500"]
 
 
-LONG = {
+CONFIG: dict[str, object] = {
     "a": {"text": "words " * 40, "list": ["x: y", "z"], "deep": {"b": {"c": 1e-5}}, "none": None},
     "text": {"b": "'a: \n  deep:\n"},
     "a2": [1, 2],
 }
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -408,11 +414,26 @@ LONG = {
         ("", UNSET),
     ],
 )
-def test_one_key_is_read_from_a_yaml_file_without_the_rest(key: str, value: object) -> None:
-    assert lookup(yaml.safe_dump(LONG, sort_keys=False), key) == value
+def test_settings_are_read_from_json_or_yaml(tmp_path: Path, form: str, key: str, value: object) -> None:
+    text = json.dumps(CONFIG) if form == "json" else yaml.safe_dump(CONFIG, sort_keys=False)
+    (tmp_path / f"config.{form}").write_text(text)
+    one = record()
+    assert Configs([(one, tmp_path)]).get(one, key) == value
 
 
-def test_several_data_sets_under_one_name_are_told_apart() -> None:
+def test_json_is_preferred_and_damaged_configurations_are_empty(tmp_path: Path) -> None:
+    one = record()
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    (tmp_path / "config.json").write_text('{"seed": 2}')
+    assert Configs([(one, tmp_path)]).get(one, "seed") == 2
+    (tmp_path / "config.json").write_text('{"seed"')
+    assert Configs([(one, tmp_path)]).get(one, "seed") == 1
+    (tmp_path / "config.yaml").write_text("seed: [")
+    assert Configs([(one, tmp_path)]).get(one, "seed") is UNSET
+    assert Configs().get(one, "seed") is UNSET
+
+
+def test_several_data_sets_under_one_name_are_in_separate_tables() -> None:
     records = [
         record(0.5, cell="a", data="ab12cd34ffff"),
         record(0.7, cell="b", data="00ff00ff0000", dev=0.9),
@@ -424,7 +445,7 @@ def test_several_data_sets_under_one_name_are_told_apart() -> None:
     (table,) = make_board(records, mix=True).tables
     assert [row.labels["variant"] for row in table.rows] == ["data=00ff00ff", "", "data=ab12cd34"]
     assert table.notes == [
-        "warning: task t holds results of 2 different data sets: give each its own task.name"
+        "warning: task t has results of 2 different data sets; give each its own task.name"
     ]
     assert len(make_board(records, select=True, mix=True).tables[0].rows) == 3
     assert make_board([records[0], records[2]], mix=True).tables[0].notes == []
@@ -456,7 +477,7 @@ def test_csv_and_json_hold_whole_counts_and_short_numbers(rows: Rows) -> None:
 def test_help_promises_no_statistics_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "an interval of 95 % over seeds and examples" in " ".join(capsys.readouterr().out.split())
+    assert "a 95 % confidence interval over seeds and examples" in " ".join(capsys.readouterr().out.split())
 
 
 def test_group_by_an_unknown_field_names_a_near_one(tmp_path: Path) -> None:
@@ -547,11 +568,11 @@ def test_ten_thousand_records_in_five_seconds(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_settings_of_two_thousand_cells_are_found_in_two_seconds(tmp_path: Path) -> None:
-    text = yaml.safe_dump({"encoder": {"recipe": {f"k{i}": i for i in range(60)}}, "optimizer": {"lr": 1e-3}})
+    config = {"encoder": {"recipe": {f"k{i}": i for i in range(60)}}, "optimizer": {"lr": 1e-3}}
     for i in range(2000):
         folder = tmp_path / "t" / "e" / "s" / f"{i:012x}" / "seed-0"
         write_plain(folder, record(cell=f"{i:012x}"))
-        (folder / "config.yaml").write_text(text)
+        (folder / "config.json").write_text(json.dumps(config))
     begin = time.process_time()
     main([str(tmp_path), "--group-by", "optimizer.lr"])
     assert time.process_time() - begin < 2

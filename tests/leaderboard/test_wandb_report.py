@@ -1,4 +1,4 @@
-"""Publishing to Weights & Biases: offline it writes what it would send; online it sends that."""
+"""Publishing to Weights & Biases: offline the files are written to a folder, online they are sent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     module.Html = lambda text, inject: text  # type: ignore[attr-defined]
     module.plot = types.SimpleNamespace(scatter=lambda *a, **k: ("scatter", a[1:], k))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
-    monkeypatch.setattr(wandb_report, "offline", lambda: "")
+    monkeypatch.setattr(wandb_report, "offline_reason", lambda: "")
     saved = [
         types.SimpleNamespace(save=lambda n=n: told.append(("save", n)), url=f"https://site/{n}")
         for n in "wr"
@@ -81,9 +81,7 @@ def test_offline_writes_what_would_be_sent(
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert main([str(results), "--wandb", "me/project"]) == 0
     folder = results / ".wandb" / "me_project"
-    assert (
-        f"nothing was sent (WANDB_MODE=offline); what would be sent is in {folder}" in capsys.readouterr().out
-    )
+    assert f"nothing was sent (WANDB_MODE=offline); the files are in {folder}" in capsys.readouterr().out
     assert {p.name for p in folder.iterdir()} == FILES
     plan = json.loads((folder / "plan.json").read_text())
     assert (plan["entity"], plan["project"]) == ("me", "project")
@@ -98,10 +96,10 @@ def test_without_a_key_or_a_server_nothing_is_sent(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    assert "no API key" in wandb_report.offline()
+    assert "no API key" in wandb_report.offline_reason()
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    assert "cannot be reached" in wandb_report.offline()
+    assert "cannot be reached" in wandb_report.offline_reason()
 
 
 def test_online_sends_tables_plots_files_and_dashboards(
@@ -140,7 +138,7 @@ def test_a_refusal_is_one_error(results: Path, wandb: list[tuple[str, Any]]) -> 
 
 @pytest.mark.parametrize("name", ["a/b/c", "a/", "x#y"])
 def test_a_project_needs_a_name(results: Path, name: str) -> None:
-    with pytest.raises(HarnessError, match="PROJECT or ENTITY/PROJECT"):
+    with pytest.raises(HarnessError, match="expected PROJECT or ENTITY/PROJECT"):
         main([str(results), "--wandb", name])
 
 

@@ -1,29 +1,27 @@
-"""Heat maps, layer weights and slices of one table, as the report draws them."""
+"""Data of a table's heat maps, layer weights and slices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from harness.leaderboard.html.schema import HeatCell, HeatMap, LayerMix, SliceRow, SliceTable
 from harness.leaderboard.stats.comparisons import Samples
-from harness.leaderboard.table.board import Board, Table
-from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.board import TaskTable
+from harness.leaderboard.table.rows import BoardRow
 from harness.leaderboard.table.train_size import sizes_of
-from harness.leaderboard.views.comparisons import slices
+from harness.leaderboard.views.comparisons import slice_scores
 
-SLICED = 6
-"""Rows whose slices are shown."""
+MAX_SLICED_ROWS = 6
+"""Maximum number of rows whose scores by slice are shown."""
 
 
-def heat_map(table: Table) -> dict[str, Any] | None:
-    """Encoders by strategies; of several variants the one that is best on dev, since test never chooses. Of
-    several sizes of the training set the largest alone: what learnt from less is no variant to choose from.
+def heat_map(table: TaskTable) -> HeatMap | None:
+    """Encoders by strategies, with the variant that is best on dev, never on test.
 
-    Returns:
-        ``encoders``, ``strategies`` and ``cells`` [encoder, strategy, row or None, variants], ``size`` where
-        there are several; None where the rows are no encoders and strategies, or all of one of both.
+    Only rows of the largest training set are shown. None if the rows are not grouped by encoder and strategy,
+    or if there is only one combination.
     """
     cells: dict[tuple[str, str], list[int]] = {}
     sizes = sizes_of(r for row in table.rows for r in row.records)
@@ -41,65 +39,63 @@ def heat_map(table: Table) -> dict[str, Any] | None:
         "strategies": strategies,
         "size": largest if len(set(sizes.values())) > 1 else None,
         "cells": [
-            [encoders.index(e), strategies.index(s), _by_dev(table, members), len(members)]
+            HeatCell(encoders.index(e), strategies.index(s), _by_dev(table, members), len(members))
             for (e, s), members in cells.items()
         ],
     }
 
 
-def _by_dev(table: Table, members: Sequence[int]) -> int | None:
-    """The row to show: the best on dev, else the only one or the default variant, else none."""
+def _by_dev(table: TaskTable, members: Sequence[int]) -> int | None:
+    """The row to show: the best on dev; without dev scores the only one or the default variant; else None."""
     if len(members) == 1:
         return members[0]
     sign = 1.0 if table.maximize else -1.0
-    chosen = [(sign * (table.rows[i].dev or 0.0), -i) for i in members if table.rows[i].dev is not None]
-    if chosen:
-        return -max(chosen)[1]
+    with_dev = [(sign * (table.rows[i].dev or 0.0), -i) for i in members if table.rows[i].dev is not None]
+    if with_dev:
+        return -max(with_dev)[1]
     default = [i for i in members if not table.rows[i].labels.get("variant")]
     return default[0] if len(default) == 1 else None
 
 
-def mixes(table: Table) -> list[dict[str, Any]]:
-    """For each row with a learnt mix: layers, mean share and every seed's share, gamma."""
+def mixes(table: TaskTable) -> list[LayerMix]:
+    """Learned scalar mixes of each row: before the body, and after it if there is one."""
     out = []
     for i, row in enumerate(table.rows):
-        for prefix, where in (("", ""), ("late_", "behind the body")):
+        for prefix, where in (("", ""), ("late_", "after the body")):
             out += _mix(row, i, prefix=prefix, where=where)
     return out
 
 
-def _mix(row: Row, i: int, *, prefix: str, where: str) -> list[dict[str, Any]]:
-    found = [r.mix for r in row.complete if f"{prefix}weights" in r.mix]
-    shapes = {tuple(m.get("layers", ())) for m in found}
-    if not found or len(shapes) != 1 or len({len(m[f"{prefix}weights"]) for m in found}) != 1:
+def _mix(row: BoardRow, i: int, *, prefix: str, where: str) -> list[LayerMix]:
+    per_seed = [r.mix for r in row.complete if f"{prefix}weights" in r.mix]
+    shapes = {tuple(m.get("layers", ())) for m in per_seed}
+    if not per_seed or len(shapes) != 1 or len({len(m[f"{prefix}weights"]) for m in per_seed}) != 1:
         return []
-    shares = np.array([m[f"{prefix}weights"] for m in found], dtype=float)
-    gammas = [float(g) for m in found for g in m.get(f"{prefix}gamma", ())]
+    weights = np.array([m[f"{prefix}weights"] for m in per_seed], dtype=float)  # (seeds, layers)
     return [
         {
             "row": i,
             "where": where,
             "layers": [int(n) for n in shapes.pop()],
-            "mean": shares.mean(axis=0).tolist(),
-            "seeds": shares.tolist(),
-            "gamma": gammas,
+            "mean": weights.mean(axis=0).tolist(),
+            "seeds": weights.tolist(),
+            "gamma": [float(g) for m in per_seed for g in m.get(f"{prefix}gamma", ())],
         }
     ]
 
 
-def slice_table(table: Table, samples: Samples, *, most: int) -> dict[str, Any] | None:
-    """Scores of the best rows on the examples of each tag: ``rows`` and, by tag, a cell for each row."""
-    scored = [i for i, row in enumerate(table.rows) if row.mean is not None][: min(most, SLICED)]
-    if not scored:
-        return None
-    alone = Table(table.task, table.metric, table.maximize, [table.rows[i] for i in scored])
-    views = slices(Board([alone], [], [], [], []), samples, most=len(scored))
-    at = {table.rows[i].name: i for i in scored}
-    tags: dict[str, dict[str, Any]] = {}
-    for line in views[0].rows if views else ():
-        entry = tags.setdefault(line["slice"], {"slice": line["slice"], "n": line["examples"], "cells": {}})
-        if line["mean"] is not None:
-            entry["cells"][str(at[line["row"]])] = [line["mean"], line["ci_low"], line["ci_high"]]
+def slice_table(table: TaskTable, samples: Samples, *, max_rows: int) -> SliceTable | None:
+    """Scores of the best rows on the examples of each tag; None if there are no tags."""
+    scored = [i for i, row in enumerate(table.rows) if row.mean is not None]
+    scored = scored[: min(max_rows, MAX_SLICED_ROWS)]
+    tags: dict[str, SliceRow] = {}
+    for i in scored:
+        scores = slice_scores(table.rows[i], samples)
+        for score in () if isinstance(scores, str) else scores:
+            empty: SliceRow = {"slice": score["slice"], "n": score["examples"], "cells": {}}
+            entry = tags.setdefault(score["slice"], empty)
+            if score["mean"] is not None:
+                entry["cells"][str(i)] = (score["mean"], score["ci_low"], score["ci_high"])
     if not tags:
         return None
     return {"rows": scored, "slices": list(tags.values())}

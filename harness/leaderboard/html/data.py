@@ -1,83 +1,89 @@
-"""What the HTML report is made of, as plain data: everything that its script draws is computed here.
+"""Data of the HTML report: everything that its script draws is computed here.
 
-The script sorts, filters and draws; it estimates nothing. Names, labels and reasons come from data and go
-through as text.
+The script only sorts, filters and draws. Names, labels and reasons from data are passed on as text.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from harness.errors import HarnessError
 from harness.leaderboard.html.charts import heat_map, mixes, slice_table
 from harness.leaderboard.html.disagreements import disagreements
 from harness.leaderboard.html.pairs import pairs
+from harness.leaderboard.html.schema import (
+    AcrossData,
+    BudgetData,
+    ReportData,
+    RowData,
+    SeedData,
+    TableData,
+)
 from harness.leaderboard.render.columns import score_text
 from harness.leaderboard.stats import across_tasks
 from harness.leaderboard.stats.comparisons import Samples
-from harness.leaderboard.table.board import Board, Table
-from harness.leaderboard.table.rows import Row, headline, variant_text
+from harness.leaderboard.table.board import Board, TaskTable
+from harness.leaderboard.table.rows import BoardRow, headline, variant_text
 from harness.leaderboard.views import comparisons
 from harness.leaderboard.views import published as papers
 from harness.leaderboard.views.cost import COSTS, MEASURED, kind_of_device, pareto, recommend
-from harness.leaderboard.views.view import View, rounded
 from harness.records.record import Record
 
-MOST_NOTES = 12
-MOST_LISTED = 500
-"""Failed and skipped cells that are listed one by one."""
+MAX_NOTES = 12
+"""Maximum number of run notes per table."""
+MAX_LISTED = 500
+"""Maximum number of failed and of skipped cells in the lists."""
+MAX_VALUES = 8
+"""Maximum number of different values of a version, host or commit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a report is asked for.
+class ReportOptions:
+    """Options of a report.
 
     Attributes:
-        folder: where the records come from, as it was named.
-        most: rows of a table that statistics are computed for.
+        folder: the results folder, as given by the user.
+        max_rows: number of rows per table with intervals and tests.
         pair_seeds: pair equal seeds in comparisons.
         papers: add the published figures on the same data.
-        chosen: rows that are compared to begin with; the best three where it is empty.
-        budget: most of each cost, for a recommendation.
+        selected: rows whose comparison is shown initially; the best three if empty.
+        budget: maximum of each cost, for a recommendation.
     """
 
     folder: str
-    most: int
+    max_rows: int
     pair_seeds: bool = False
     papers: bool = False
-    chosen: Sequence[str] = ()
+    selected: Sequence[str] = ()
     budget: dict[str, float] | None = None
 
 
-def report(board: Board, samples: Samples, wanted: Wanted) -> dict[str, Any]:
-    """The data of a report on a board with intervals and ties."""
+def report(board: Board, samples: Samples, options: ReportOptions) -> ReportData:
+    """The data of a report on a board whose intervals and ties have been computed."""
     rows = [*(row for table in board.tables for row in table.rows), *board.hidden]
     records = [r for row in rows for r in row.records]
-    data = {
-        "folder": wanted.folder,
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    return {
+        "folder": options.folder,
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cells": dict(Counter(r.status for r in records)),
-        "tables": [_table(t, samples, wanted) for t in board.tables],
+        "tables": [_table(t, samples, options) for t in board.tables],
         "across": _across(board, samples),
-        "failed": board.failed[:MOST_LISTED],
-        "skipped": board.skipped[:MOST_LISTED],
-        "more": [max(0, len(cells) - MOST_LISTED) for cells in (board.failed, board.skipped)],
-        "damaged": board.damaged[:MOST_LISTED],
+        "failed": board.failed[:MAX_LISTED],
+        "skipped": board.skipped[:MAX_LISTED],
+        "more": (max(0, len(board.failed) - MAX_LISTED), max(0, len(board.skipped) - MAX_LISTED)),
+        "damaged": board.damaged[:MAX_LISTED],
         "notes": board.notes,
         "provenance": provenance(records),
-        "papers": papers.beside(board) if wanted.papers else None,
-        "budget": _budget(board, samples, wanted.budget),
+        "papers": papers.figures_beside(board) if options.papers else None,
+        "budget": _budget(board, samples, options.budget),
     }
-    clean: dict[str, Any] = rounded(data)
-    return clean
 
 
-def _table(table: Table, samples: Samples, wanted: Wanted) -> dict[str, Any]:
-    most = wanted.most
+def _table(table: TaskTable, samples: Samples, options: ReportOptions) -> TableData:
+    max_rows = options.max_rows
     scored = [row for row in table.rows if row.mean is not None]
     common = _common(table.rows)
     fronts = {name: {id(row) for row in pareto(scored, name)} for name in COSTS}
@@ -93,17 +99,17 @@ def _table(table: Table, samples: Samples, wanted: Wanted) -> dict[str, Any]:
         "rows": [_row(row, fronts, common) for row in table.rows],
         "common": variant_text(common),
         "heat": heat_map(table),
-        "curves": _curves(table),
+        "curves": comparisons.curve_points(table),
         "mixes": mixes(table),
-        "slices": slice_table(table, samples, most=most),
-        "pairs": pairs(table, samples, most=most, pair_seeds=wanted.pair_seeds),
-        "chosen": _chosen(table, wanted.chosen),
-        "disagree": disagreements(table, samples),
-        "said": _said(r for row in table.rows for r in row.complete),
+        "slices": slice_table(table, samples, max_rows=max_rows),
+        "pairs": pairs(table, samples, max_rows=max_rows, pair_seeds=options.pair_seeds),
+        "selected": _selected(table, options.selected),
+        "disagreements": disagreements(table, samples),
+        "run_notes": _run_notes(r for row in table.rows for r in row.complete),
     }
 
 
-def _row(row: Row, fronts: dict[str, set[int]], common: dict[str, Any]) -> dict[str, Any]:
+def _row(row: BoardRow, fronts: Mapping[str, set[int]], common: Mapping[str, object]) -> RowData:
     cells = {r.cell for r in row.records}
     shown = _without(row, common)
     reasons = sorted({headline(r.reason) for r in row.records if r.reason.strip()})
@@ -117,15 +123,15 @@ def _row(row: Row, fronts: dict[str, set[int]], common: dict[str, Any]) -> dict[
         "mean": row.mean,
         "std": row.std,
         "ci": row.ci,
-        "kind": row.ci_kind,
-        "why": row.no_interval,
+        "ci_kind": row.ci_kind,
+        "no_interval": row.no_interval,
         "tied": row.tied,
         "n": len(row.scores),
         "dev": row.dev,
         "tried": row.tried,
         "degenerate": row.degenerate,
-        "lost": row.failed + row.skipped,
-        "err": row.error_reduction,
+        "failed_or_skipped": row.failed + row.skipped,
+        "error_reduction": row.error_reduction,
         "p": row.p_baseline,
         "costs": _costs(row),
         "device": kind_of_device(row) or "several",
@@ -137,29 +143,29 @@ def _row(row: Row, fronts: dict[str, set[int]], common: dict[str, Any]) -> dict[
     }
 
 
-def _common(rows: Sequence[Row]) -> dict[str, Any]:
-    """Settings that all rows name in their variant: told once above them."""
+def _common(rows: Sequence[BoardRow]) -> dict[str, object]:
+    """Settings that all variants have in common; they are shown once above the table."""
     variants = [row.records[0].variant for row in rows]
     if len(rows) < 2 or any("variant" not in row.labels for row in rows):
         return {}
     return {k: v for k, v in variants[0].items() if all(k in o and o[k] == v for o in variants)}
 
 
-def _without(row: Row, common: dict[str, Any]) -> dict[str, str]:
-    """The row's labels, its variant without what is common to all."""
+def _without(row: BoardRow, common: Mapping[str, object]) -> dict[str, str]:
+    """The row's labels, its variant without the settings of all rows."""
     variant = row.records[0].variant
-    whole, rest = variant_text(variant), {k: v for k, v in variant.items() if k not in common}
+    full, rest = variant_text(variant), {k: v for k, v in variant.items() if k not in common}
     label = row.labels.get("variant", "")
-    if not common or not label.startswith(whole):
+    if not common or not label.startswith(full):
         return row.labels
-    return {**row.labels, "variant": f"{variant_text(rest)} {label[len(whole) :].strip()}".strip()}
+    return {**row.labels, "variant": f"{variant_text(rest)} {label[len(full) :].strip()}".strip()}
 
 
 def _name(labels: dict[str, str]) -> str:
-    return Row("", "", True, labels, []).name
+    return BoardRow("", "", True, labels, []).name
 
 
-def _seed(record: Record, metric: str) -> dict[str, Any]:
+def _seed(record: Record, metric: str) -> SeedData:
     return {
         "seed": record.seed,
         "status": record.status,
@@ -167,51 +173,43 @@ def _seed(record: Record, metric: str) -> dict[str, Any]:
         "dev": record.dev.get(metric),
         "epoch": record.epoch,
         "epochs": record.epochs,
-        "said": record.degenerate,
+        "degenerate": record.degenerate,
     }
 
 
-def _costs(row: Row) -> dict[str, float | None]:
+def _costs(row: BoardRow) -> dict[str, float | None]:
     out = {name: row.average(value) for name, value in COSTS.items()}
     return out | dict.fromkeys(MEASURED) if kind_of_device(row) is None else out
 
 
-def _chosen(table: Table, names: Sequence[str]) -> list[int]:
-    found = [comparisons.find(table, name, option="--compare") for name in names]
-    return [i for i, row in enumerate(table.rows) if any(row is other for other in found)]
+def _selected(table: TaskTable, names: Sequence[str]) -> list[int]:
+    selected = [comparisons.find(table, name, option="--compare") for name in names]
+    return [i for i, row in enumerate(table.rows) if any(row is other for other in selected)]
 
 
-def _budget(board: Board, samples: Samples, budget: dict[str, float] | None) -> dict[str, Any] | None:
+def _budget(board: Board, samples: Samples, budget: dict[str, float] | None) -> BudgetData | None:
     if budget is None:
         return None
     view = recommend(board, budget, samples)
     return {"title": view.title, "lines": [*view.lines, *view.notes]}
 
 
-def _curves(table: Table) -> list[dict[str, Any]]:
+def _across(board: Board, samples: Samples) -> AcrossData | None:
     try:
-        (view,) = comparisons.curves(Board([table], [], [], [], []))
-    except HarnessError:
-        return []
-    return view.rows
-
-
-def _across(board: Board, samples: Samples) -> dict[str, Any] | None:
-    try:
-        view: View = across_tasks.across(board, samples)
-    except HarnessError:
+        view, systems = across_tasks.rank_systems(board, samples)
+    except HarnessError:  # fewer than two tasks
         return None
-    return {"title": view.title, "rows": view.rows, "notes": view.notes}
+    return {"title": view.title, "rows": systems, "notes": view.notes}
 
 
-def _said(records: Iterable[Record]) -> list[tuple[str, int]]:
-    """What the records note and warn of, with the number of cells."""
+def _run_notes(records: Iterable[Record]) -> list[tuple[str, int]]:
+    """The most frequent notes and warnings of the records, with their number of cells."""
     count = Counter(line for r in records for line in {*r.notes, *r.warnings})
-    return count.most_common(MOST_NOTES)
+    return count.most_common(MAX_NOTES)
 
 
 def provenance(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Versions, hosts and dates behind the numbers: a name and its values, with counts where they differ."""
+    """Versions, hosts and dates of the complete records: name and value, with counts if values differ."""
     done = [r for r in records if r.status == "complete"]
     out = [("complete cells", str(len(done)))]
     if not done:
@@ -219,24 +217,24 @@ def provenance(records: Sequence[Record]) -> list[tuple[str, str]]:
     dates = sorted(r.finished[:10] for r in done if r.finished)
     if dates:
         out.append(("finished", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"))
-    found = {
+    counts = {
         "device": Counter(r.costs.device for r in done),
         "host": Counter(r.costs.host or "unknown" for r in done),
         "commit": Counter(_commit(r) for r in done),
         "data": Counter(f"{r.task} {r.data}" for r in done if r.data),
     }
     for key in dict.fromkeys(k for r in done for k in r.versions):
-        found[key] = Counter(r.versions.get(key, "none") for r in done)
-    return out + [(name, _counted(values)) for name, values in found.items() if values]
+        counts[key] = Counter(r.versions.get(key, "none") for r in done)
+    return out + [(name, _counted(values)) for name, values in counts.items() if values]
 
 
 def _commit(record: Record) -> str:
-    known = str(record.git.get("commit", ""))[:10]
-    return f"{known}{' with changes' if record.git.get('dirty') else ''}" if known else "none"
+    commit = str(record.git.get("commit", ""))[:10]
+    return f"{commit}{' with local changes' if record.git.get('dirty') else ''}" if commit else "none"
 
 
 def _counted(values: Counter[str]) -> str:
     if len(values) == 1:
         return next(iter(values))
-    shown = [f"{value} ({n})" for value, n in values.most_common(8)]
-    return ", ".join(shown) + (f", {len(values) - 8} more" if len(values) > 8 else "")
+    shown = [f"{value} ({n})" for value, n in values.most_common(MAX_VALUES)]
+    return ", ".join(shown) + (f", {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else "")

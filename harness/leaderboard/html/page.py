@@ -1,7 +1,7 @@
-"""The report as one file: data, script and style in it, nothing fetched.
+"""The report as one self-contained file with data, script and style.
 
-The script builds every element with text nodes, and the page's content security policy allows that script
-alone (by its hash) and no request, so that a name from data can neither run nor load anything.
+The script builds every element from text nodes, and the content security policy allows only that script (by
+its hash) and no requests, so that names from data can neither run nor load anything.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import html
 import json
 import re
 from importlib.resources import files
-from typing import Any
+
+from harness.leaderboard.html.schema import ReportData
+from harness.leaderboard.views.view import rounded
 
 SCRIPTS = ("base.js", "table.js", "charts.js", "panels.js", "main.js")
 STYLES = ("report.css",)
-_LITERAL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: ReportData) -> str:
     """The HTML of :func:`harness.leaderboard.html.data.report`'s data."""
     script = "\n".join(map(_asset, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -28,18 +30,18 @@ def page(data: dict[str, Any]) -> str:
         "POLICY": policy,
         "TITLE": html.escape(f"Leaderboard of {data['folder']}"),
         "STYLE": "\n".join(map(_asset, STYLES)),
-        "DATA": literal(data),
+        "DATA": literal(rounded(data)),
         "SCRIPT": script,
     }
-    # one pass: nothing that a part brings along is taken for a place
+    # one pass: a placeholder in inserted text is not replaced
     return re.sub(r"@@([A-Z]+)@@", lambda m: parts[m[1]], _asset("template.html"))
 
 
-def literal(data: Any) -> str:
-    """JSON that may stand in a script element: no character in it means anything to HTML."""
+def literal(data: object) -> str:
+    """JSON without any character that has a meaning in HTML, for a script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = text.encode("utf-8", "backslashreplace").decode()
-    return re.sub("[<>&\u2028\u2029]", lambda m: _LITERAL[m[0]], text)
+    return re.sub("[<>&\u2028\u2029]", lambda m: _ESCAPES[m[0]], text)
 
 
 def _asset(name: str) -> str:

@@ -1,35 +1,35 @@
-"""All pairs of a table's best rows, compared on the same examples; the reader chooses which to look at.
+"""Paired tests of all pairs of a table's best rows; the reader of the report selects the pairs to show.
 
-p-values are as they come: Holm's correction depends on the pairs that are chosen, and is applied to these.
+The p-values are not adjusted: Holm's correction depends on the pairs shown, so the page applies it.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
+from harness.leaderboard.html.schema import PairTest, PairTests
 from harness.leaderboard.stats.comparisons import Sample, Samples, difference
-from harness.leaderboard.table.board import Table
+from harness.leaderboard.table.board import TaskTable
 
-MOST = 40
-"""Rows that are compared with each other."""
+MAX_ROWS = 40
+"""Maximum number of rows that are compared with each other."""
 
 
-def pairs(table: Table, samples: Samples, *, most: int, pair_seeds: bool) -> dict[str, Any] | None:
-    """``rows`` that can be compared, and ``found``: [a, b, effect, low, high, p] of each pair, a above b.
+def pairs(table: TaskTable, samples: Samples, *, max_rows: int, pair_seeds: bool) -> PairTests | None:
+    """Tests of all pairs of the best rows, the better row first; None if no pair is comparable.
 
-    Pairs that cannot be compared (different examples) are left out.
+    Pairs with different examples are left out.
     """
-    scored = [i for i, row in enumerate(table.rows) if row.mean is not None][: min(most, MOST)]
-    known = [(i, s) for i in scored if isinstance(s := samples.of(table.rows[i]), Sample)]
-    found, seeds, examples = [], "", 0
-    for (i, a), (j, b) in itertools.combinations(known, 2):
-        one = difference(a, b, pair_seeds=pair_seeds)
-        if isinstance(one, str):
+    scored = [i for i, row in enumerate(table.rows) if row.mean is not None][: min(max_rows, MAX_ROWS)]
+    sampled = [(i, s) for i in scored if isinstance(s := samples.of(table.rows[i]), Sample)]
+    tests, seeds, examples = [], "", 0
+    for (i, a), (j, b) in itertools.combinations(sampled, 2):
+        test = difference(a, b, pair_seeds=pair_seeds)
+        if isinstance(test, str):
             continue
-        spread, examples, seeds = one
+        spread, examples, seeds = test
         low, high = spread.interval()
-        found.append([i, j, spread.mean, low, high, spread.p_value()])
-    if not found:
+        tests.append(PairTest(i, j, spread.mean, low, high, spread.p_value()))
+    if not tests:
         return None
-    return {"rows": [i for i, _ in known], "found": found, "seeds": seeds, "examples": examples}
+    return {"rows": [i for i, _ in sampled], "tests": tests, "seeds": seeds, "examples": examples}

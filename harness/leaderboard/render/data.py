@@ -1,16 +1,15 @@
-"""A board and its views as plain data: csv and json."""
+"""The leaderboard and its views as CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.leaderboard.render.columns import clean
-from harness.leaderboard.table.board import Board, Table
-from harness.leaderboard.table.rows import Row, headline
+from harness.leaderboard.table.board import Board, TaskTable
+from harness.leaderboard.table.rows import BoardRow, headline
 from harness.leaderboard.views.view import View, plain_rows, rounded
 
 CSV_FIRST = (
@@ -20,19 +19,19 @@ CSV_FIRST = (
 
 
 def as_csv(board: Board) -> str:
-    """A line a row."""
+    """One line per row."""
     return _csv(as_rows(board), first=CSV_FIRST)
 
 
 def views_as_csv(views: Sequence[View]) -> str:
-    """Views of one kind as one csv; values that are lists, apart by semicolons."""
+    """Views of one kind as one CSV; the items of a list are separated by semicolons."""
     rows = [row for view in views for row in view.rows]
     return _csv(
         {k: "; ".join(v) if isinstance(v, list) else rounded(v) for k, v in row.items()} for row in rows
     )
 
 
-def _csv(rows: Iterable[dict[str, Any]], *, first: Sequence[str] = ()) -> str:
+def _csv(rows: Iterable[Mapping[str, object]], *, first: Sequence[str] = ()) -> str:
     lines = list(rows)
     out = io.StringIO()
     names = dict.fromkeys([*first, *(key for line in lines for key in line)])
@@ -43,31 +42,32 @@ def _csv(rows: Iterable[dict[str, Any]], *, first: Sequence[str] = ()) -> str:
 
 
 def as_json(board: Board, views: Sequence[View] = ()) -> str:
-    """One object: ``rows`` of the board, ``notes`` on it and its views, the rows of each view by its name."""
+    """One object: ``rows`` of the leaderboard, ``notes`` on all tables, rows of each view by name."""
     data = {"rows": as_rows(board), "notes": remarks(board, views), **plain_rows(views)}
     return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def remarks(board: Board, views: Sequence[View] = ()) -> list[str]:
-    """What rows cannot hold: warnings, damaged records, notes."""
+    """Warnings, damaged records and notes, which have no place in the rows."""
     tables = [f"{table.title}: {note}" for table in board.tables for note in table.notes]
     skipped = [f"{board.skipped_title}: {cell}: {why}" for cell, why in board.skipped if board.hidden]
     beside = [f"{view.title}: {note}" for view in views for note in view.notes]
     return [clean(line) for line in (*tables, *skipped, *board.damaged, *board.notes, *beside)]
 
 
-def as_rows(board: Board) -> list[dict[str, Any]]:
-    """The rows of all tables as plain data, for json and csv. ``mean`` is None without a complete cell.
+def as_rows(board: Board) -> list[dict[str, object]]:
+    """The rows of all tables as plain data, for JSON and CSV. ``mean`` is None without a complete cell.
 
-    Counts are whole numbers, everything else has six digits.
+    Counts are integers; other numbers have six significant digits.
     """
     return [_plain(row, table) for table in board.tables for row in table.rows]
 
 
-def _plain(row: Row, table: Table) -> dict[str, Any]:
+def _plain(row: BoardRow, table: TaskTable) -> dict[str, object]:
     one_host = len(row.hosts) <= 1
 
     def shared(name: str) -> str | None:
+        """The records' common value, or None if they differ."""
         values = {getattr(r, name) for r in row.records}
         return values.pop() if len(values) == 1 else None
 
@@ -119,6 +119,6 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _reason(row: Row) -> str | None:
+def _reason(row: BoardRow) -> str | None:
     reasons = {headline(r.reason) for r in row.records if r.reason.strip()}
     return "; ".join([*sorted(reasons), *row.notes]) or None

@@ -1,4 +1,4 @@
-"""A board as LaTeX: one booktabs table each, the best row bold, rows tied with it marked."""
+"""The leaderboard as LaTeX: one booktabs table per task, the best row in bold, tied rows marked."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ _SPECIAL = {
     "\u00a0": "~", "≤": r"$\leq$", "≥": r"$\geq$", "×": r"$\times$", "÷": r"$\div$", "−": "$-$",
     "→": r"$\to$", "¬": r"$\lnot$", "µ": r"$\mu$", "μ": r"$\mu$", "²": "$^2$", "³": "$^3$", "¹": "$^1$",
 }  # fmt: skip
-"""``[`` and ``*`` at the start of a line would be arguments of the line's end before it."""
+"""At the start of a line, ``[`` and ``*`` would be read as arguments of the preceding ``\\\\``."""
 _LIGATURES = ("--", "''", "``", ",,", "?`", "!`")
 _BEYOND_LATIN = 0x180
-_KNOWN, _UNKNOWN = "‘’“”‚„–—…•†‡€™", "ĦħĸĿŀŉŦŧſ"
-"""What pdfLaTeX sets with the font encoding T1 beyond these letters, and what it does not below."""
-_AT_ONCE = 16
-"""Tables that LaTeX surely keeps until there is a page for them; more are an error."""
-_ROWS = 40
-"""Most rows of a table, so that it ends on its page; the rest is in tables that continue it."""
-_CAPTION = 800
-"""Most characters below the title in a caption."""
-_OTHER_SCRIPTS = "% pdfLaTeX does not know {}: use LuaLaTeX or XeLaTeX, and a font that has them"
+_SUPPORTED, _UNSUPPORTED = "‘’“”‚„–—…•†‡€™", "ĦħĸĿŀŉŦŧſ"
+"""Characters above _BEYOND_LATIN that pdfLaTeX supports with encoding T1; some below that it does not."""
+_MAX_FLOATS = 16
+"""Tables that LaTeX can hold until there is a page for them; with too many it stops with an error."""
+_MAX_ROWS = 40
+"""Maximum number of rows of a table, so that it fits on a page; the rest is in continued tables."""
+_MAX_CAPTION = 800
+"""Maximum number of characters of the notes in a caption."""
+_OTHER_SCRIPTS = (
+    "% pdfLaTeX does not support {}: use LuaLaTeX or XeLaTeX with a font that has these characters"
+)
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is."""
+    """Escape text so that LaTeX typesets it literally."""
+    # NFC: pdfLaTeX has no combining characters, but many composed letters
     composed = unicodedata.normalize("NFC", clean(text))
     shown = [c for c in composed if unicodedata.category(c) not in ("Cf", "Zl", "Zp")]
     apart = ["{}" if before + c in _LIGATURES else "" for before, c in zip(["", *shown], shown, strict=False)]
@@ -39,7 +42,7 @@ def escape(text: str) -> str:
 
 
 def latex(board: Board) -> str:
-    """A table for each of the board's; skipped cells in comments."""
+    """One LaTeX table per table; skipped cells are listed in comments."""
     parts = []
     for table in board.tables:
         shown = columns(table, detail=False)
@@ -50,36 +53,40 @@ def latex(board: Board) -> str:
                 line = [rf"\textbf{{{text}}}" if text else "" for text in line]
             body.append(line)
         names, right = [n for n, _, _ in shown], [r for _, r, _ in shown]
-        parts += _tabular(names, right, body, title=table.title, told=table.notes)
+        parts += _tabular(names, right, body, title=table.title, notes=table.notes)
     skipped = [f"% skipped: {clean(cell)}: {clean(reason)}" for cell, reason in board.skipped]
-    return _whole(parts, comments=skipped)
+    return _document(parts, comments=skipped)
 
 
 def latex_views(views: Sequence[View]) -> str:
-    """A table for each view; one without rows is a paragraph that says why."""
+    """One table per view; a view without rows is a paragraph with its notes."""
     parts = []
     for view in views:
         names, numeric, body = cells(view)
-        told = [*view.lines, *view.notes]
+        notes = [*view.lines, *view.notes]
         lines = [[escape(text) for text in line] for line in body]
         if lines:
-            parts += _tabular(names, numeric, lines, title=view.title, told=told)
+            parts += _tabular(names, numeric, lines, title=view.title, notes=notes)
         else:
-            parts.append(_paragraph(". ".join([view.title, *told]) + "."))
-    return _whole(parts)
+            parts.append(_paragraph(". ".join([view.title, *notes]) + "."))
+    return _document(parts)
 
 
-def _whole(parts: Sequence[list[str]], *, comments: Sequence[str] = ()) -> str:
-    """Tables below what they need; pages are ended before LaTeX holds more tables than it can."""
+def _document(parts: Sequence[list[str]], *, comments: Sequence[str] = ()) -> str:
+    """The tables after comments with the packages they need.
+
+    ``\\clearpage`` after every _MAX_FLOATS tables avoids the error "too many unprocessed floats"."""
     out: list[str] = []
     for i, part in enumerate(parts):
-        out += ["", r"\clearpage"] if i and i % _AT_ONCE == 0 else []
+        out += ["", r"\clearpage"] if i and i % _MAX_FLOATS == 0 else []
         out += part
     text = "\n".join(out)
     needs = [r"% needs \usepackage{booktabs}", r"% needs \usepackage{graphicx}"]
     needs += [] if text.isascii() else [r"% needs \usepackage[T1]{fontenc}"]
-    unknown = sorted({c for c in text if c in _UNKNOWN or (ord(c) >= _BEYOND_LATIN and c not in _KNOWN)})
-    needs += [_OTHER_SCRIPTS.format(" ".join(unknown[:5]))] if unknown else []
+    unsupported = sorted(
+        {c for c in text if c in _UNSUPPORTED or (ord(c) >= _BEYOND_LATIN and c not in _SUPPORTED)}
+    )
+    needs += [_OTHER_SCRIPTS.format(" ".join(unsupported[:5]))] if unsupported else []
     return "\n".join([*needs, text, *(["", *comments] if comments else [])]) + "\n"
 
 
@@ -89,21 +96,22 @@ def _tabular(
     body: Sequence[Sequence[str]],
     *,
     title: str,
-    told: Sequence[str],
+    notes: Sequence[str],
 ) -> list[list[str]]:
-    """A table, or several of as many rows as a page holds. One wider than the page is made smaller, and what
-    is ``told`` of it stands below where it is too long for a caption."""
+    """A table, split into several that fit on a page and scaled down to the line width if it is wider.
+
+    ``notes`` follow in the caption, or in a paragraph if they are too long for it."""
     spec = "".join("r" if r else "l" for r in right)
-    more = " ".join(f"{text}." for text in told)
-    long = len(more) > _CAPTION
+    more = " ".join(f"{text}." for text in notes)
+    long = len(more) > _MAX_CAPTION
     out = []
-    for first in range(0, max(1, len(body)), _ROWS):
+    for first in range(0, max(1, len(body)), _MAX_ROWS):
         caption = f"{title} (continued)." if first else f"{title}." + ("" if long else f" {more}".rstrip())
         table = [
             "", r"\begin{table}", r"\centering\emergencystretch=10em", rf"\caption{{{escape(caption)}}}",
             rf"\sbox{{0}}{{\begin{{tabular}}{{{spec}}}",
             r"\toprule", " & ".join(map(escape, names)) + r" \\", r"\midrule",
-            *(" & ".join(line) + r" \\" for line in body[first : first + _ROWS]),
+            *(" & ".join(line) + r" \\" for line in body[first : first + _MAX_ROWS]),
             r"\bottomrule", r"\end{tabular}}%",
             r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox{0}}\else\usebox{0}\fi", r"\end{table}",
         ]  # fmt: skip

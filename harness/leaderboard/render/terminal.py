@@ -1,25 +1,31 @@
-"""A board and its views on a screen of so many columns: names are folded where need be, numbers never."""
+"""The leaderboard and its views on a terminal: long names are wrapped to its width, numbers never."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from harness.leaderboard.render.columns import clean, columns
+from harness.leaderboard.render.columns import TRAIN_SECONDS, clean, columns
 from harness.leaderboard.render.text import lists, view_lines
-from harness.leaderboard.table.board import Board, Table
+from harness.leaderboard.table.board import Board, TaskTable
 from harness.leaderboard.views.view import View, cells
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 NARROW = 120
-"""Below this width a terminal gets no columns of detail."""
-LEAST = 12
-"""Columns of the screen that a folded text needs to be read."""
+"""Below this width the columns of detail are left out."""
+MIN_TEXT = 12
+"""Minimum width of a column of wrapped text."""
+MAX_HEADING = 14
+"""Longer headings of numeric columns are wrapped."""
 GAP = 2
 
 
 def terminal(board: Board, *, width: int, color: bool = False) -> str:
-    """For a screen of ``width`` columns; names that do not fit are folded, numbers never are."""
+    """The tables and lists for a terminal of ``width`` columns."""
     from rich.text import Text
 
     console, file = _console(width=width, color=color)
@@ -38,7 +44,7 @@ def terminal(board: Board, *, width: int, color: bool = False) -> str:
 
 
 def views_on_screen(views: Sequence[View], *, width: int, color: bool = False) -> str:
-    """Texts of a view are folded where that makes it fit; one of too many numbers stays as wide as it is."""
+    """The views for a terminal of ``width`` columns; a view with too many numbers stays wider."""
     from rich.text import Text
 
     console, file = _console(width=width, color=color)
@@ -58,34 +64,34 @@ def views_on_screen(views: Sequence[View], *, width: int, color: bool = False) -
     return _shown(file)
 
 
-def _rich_view(view: View, *, width: int) -> Any:
-    """A table no wider than the screen; None where its numbers alone are too wide, or it has no rows."""
+def _rich_view(view: View, *, width: int) -> Table | None:
+    """A table no wider than the terminal; None if its numbers do not fit, or without rows."""
     from rich.cells import cell_len
     from rich.text import Text
 
     names, numeric, body = cells(view)
-    # above numbers each word of a heading has a line
+    # headings of numeric columns are wrapped at every word, since their values are narrow
     heads = [
         clean(n).replace(" ", "\n") if right else clean(n) for n, right in zip(names, numeric, strict=True)
     ]
     need = 0
     for i, right in enumerate(numeric):
         widest = max(map(cell_len, [*heads[i].split("\n"), *(line[i] for line in body)]))
-        need += (widest if right else min(widest, LEAST)) + GAP
+        need += (widest if right else min(widest, MIN_TEXT)) + GAP
     if not body or need > width:
         return None
     out = _empty()
     for head, right in zip(heads, numeric, strict=True):
         out.add_column(
             Text(head), justify="right" if right else "left", overflow="fold", no_wrap=right,
-            min_width=None if right else LEAST,
+            min_width=None if right else MIN_TEXT,
         )  # fmt: skip
     for line in body:
         out.add_row(*(Text(clean(text)) for text in line))
     return out
 
 
-def _console(*, width: int, color: bool) -> tuple[Any, io.StringIO]:
+def _console(*, width: int, color: bool) -> tuple[Console, io.StringIO]:
     from rich.console import Console
 
     file = io.StringIO()
@@ -104,22 +110,21 @@ def _shown(file: io.StringIO) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()).strip() + "\n"
 
 
-def _empty() -> Any:
+def _empty() -> Table:
     from rich import box
-    from rich.table import Table as RichTable
+    from rich.table import Table
 
-    return RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="")
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="")
 
 
-def _rich_table(table: Table, *, detail: bool) -> Any:
+def _rich_table(table: TaskTable, *, detail: bool) -> Table:
     from rich.text import Text
 
     out, shown = _empty(), columns(table, detail=detail)
     for name, right, _ in shown:
-        fixed = right and name != "train s"
-        out.add_column(
-            Text(clean(name)), justify="right" if right else "left", overflow="fold", no_wrap=fixed
-        )
+        fixed = right and name != TRAIN_SECONDS  # which can be "several hosts"
+        heading = clean(name).replace(" ", "\n") if right and len(name) > MAX_HEADING else clean(name)
+        out.add_column(Text(heading), justify="right" if right else "left", overflow="fold", no_wrap=fixed)
     for row in table.rows:
         style = "" if row.state == "scored" else "red" if row.state in ("failed", "diverged") else "dim"
         out.add_row(*(Text(clean(cell(row)), style=style) for _, _, cell in shown))

@@ -1,4 +1,4 @@
-"""A board and its views as aligned text for files and pipes, and as Markdown; no name breaks their form."""
+"""The leaderboard and its views as aligned text and as Markdown; names are escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.leaderboard.views.view import View, cells
 
 
 def plain(board: Board) -> str:
-    """Aligned columns for files and pipes: every column, as wide as it must be, nothing folded."""
+    """Aligned columns for files and pipes: all columns at full width, no line breaks."""
     out: list[str] = []
     for table in board.tables:
         shown = columns(table, detail=True)
@@ -28,20 +28,21 @@ def plain(board: Board) -> str:
 def _aligned(cells: list[list[str]], right: list[bool]) -> list[str]:
     from rich.cells import cell_len
 
+    # wide characters (CJK) take two columns of a terminal
     lengths = [[len(text) if text.isascii() else cell_len(text) for text in line] for line in cells]
     widths = [max(column) for column in zip(*lengths, strict=True)]
     lines = []
     for line, length in zip(cells, lengths, strict=True):
         parts = []
-        for text, own, wide, at_right in zip(line, length, widths, right, strict=True):
-            gap = " " * (wide - own)
-            parts.append(gap + text if at_right else text + gap)
+        for text, size, width, right_aligned in zip(line, length, widths, right, strict=True):
+            padding = " " * (width - size)
+            parts.append(padding + text if right_aligned else text + padding)
         lines.append("  ".join(parts).rstrip())
     return [lines[0], "-" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
 
 def lists(board: Board) -> list[tuple[str, list[str]]]:
-    """What stands below the tables: headings, and the lines under each."""
+    """The lists below the tables: headings with their lines."""
     lists = [
         (f"Failed ({len(board.failed)})", [f"{cell}: {reason}" for cell, reason in board.failed]),
         (board.skipped_title, [f"{cell}: {reason}" for cell, reason in board.skipped]),
@@ -52,7 +53,7 @@ def lists(board: Board) -> list[tuple[str, list[str]]]:
 
 
 def _md(text: str) -> str:
-    """Text that Markdown shows as it is, outside of tables."""
+    """Escape text for Markdown outside tables."""
     text = clean(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
     for mark in "*_`[]~#":
         text = text.replace(mark, "\\" + mark)
@@ -60,11 +61,12 @@ def _md(text: str) -> str:
 
 
 def _md_line(texts: Iterable[str]) -> str:
-    """A line of a table: bars in its texts end no column."""
+    """A line of a table, with bars escaped."""
     return "| " + " | ".join(_md(text).replace("|", "\\|") for text in texts) + " |"
 
 
 def markdown(board: Board) -> str:
+    """The tables and lists as Markdown."""
     out: list[str] = []
     for table in board.tables:
         shown = columns(table, detail=True)
@@ -79,6 +81,7 @@ def markdown(board: Board) -> str:
 
 
 def views_as_markdown(views: Sequence[View]) -> str:
+    """The views as Markdown."""
     out: list[str] = []
     for view in views:
         names, numeric, body = cells(view)
@@ -92,7 +95,7 @@ def views_as_markdown(views: Sequence[View]) -> str:
 
 
 def views_as_text(views: Sequence[View]) -> str:
-    """Aligned columns, nothing folded."""
+    """The views as aligned columns at full width."""
     out: list[str] = []
     for view in views:
         out += [clean(view.title), *view_lines(view), *map(clean, (*view.lines, *view.notes)), ""]
@@ -100,6 +103,6 @@ def views_as_text(views: Sequence[View]) -> str:
 
 
 def view_lines(view: View) -> list[str]:
-    """A view's table alone; [] without rows."""
+    """The lines of a view's table without title and notes; [] without rows."""
     names, numeric, body = cells(view)
     return _aligned([[clean(text) for text in line] for line in (names, *body)], numeric) if body else []

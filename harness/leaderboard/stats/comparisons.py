@@ -1,8 +1,8 @@
-"""What is known of a row beyond its mean: the metric of each seed, recomputed on resampled predictions.
+"""Intervals and paired tests of rows: the metric of each seed, recomputed on resampled predictions.
 
-Only ids, counts and, for slices, tags are read from ``predictions.parquet``; the record names the
-:class:`harness.data.statistics.MetricFromStats` that computes scores from them. A row without counts has its mean and
-no interval, and the reason is kept.
+Only ids, example statistics and, for slices, tags are read from ``predictions.parquet``. The record names the
+:class:`harness.data.statistics.MetricFromStats` that computes scores from the statistics. A row without
+statistics has a mean and no interval; the reason is stored in the row.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from harness.data.statistics import ExampleStats, MetricFromStats, load_metric
 from harness.errors import HarnessError
 from harness.leaderboard.stats.bootstrap import Spread, Weights, holm, of_difference, of_row
 from harness.leaderboard.table.configs import Configs
-from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.rows import BoardRow
 from harness.records.predictions import StoredCounts, read_counts
 from harness.records.record import Record
 
-ONE_ROW = "seeds of one row alone"
+ONE_ROW = "seeds of one row only"
 BOTH, EXAMPLES_ONLY, NO_SPREAD = "seeds and examples", "examples only", "no spread (Wilson)"
 ALPHA = 0.05
-AGREE = 1e-6
+TOLERANCE = 1e-6
+"""Relative difference allowed between a recomputed score and that of the record."""
 Z2 = 1.959964**2
+"""Squared 97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row's seeds, resampled.
+    """A row's seeds on all examples and on resamples of them.
 
     Attributes:
-        scores: (n,) of the seeds on all examples.
-        replicates: (n, B) of the seeds on each resample.
-        examples: their number, N; ``digest`` stands for their ids in order.
+        scores: (n,) one per seed, on all examples.
+        replicates: (n, B) one per seed and resample.
+        examples: number of examples, N; ``digest`` is a hash of their ids in order.
         seeds: seed numbers.
-        bounds: of the metric.
+        bounds: lowest and highest value of the metric.
     """
 
     scores: np.ndarray
@@ -48,43 +50,47 @@ class Sample:
     bounds: tuple[float, float]
 
     def interval(self) -> tuple[float, float, str]:
-        """Limits of 95 % and what they are over."""
+        """Limits of the 95 % confidence interval, and what it covers (``ci_kind``)."""
         spread = of_row(self.scores, self.replicates)
         low, high = spread.interval(bounds=self.bounds)
         at_bound = spread.mean in self.bounds and np.isfinite(self.bounds).all()
         if spread.variance == 0 and at_bound:
+            # every resample gives the same score, so the bootstrap has no variance to offer
             bottom, top = self.bounds
-            far = self.unseen()
-            ends = (spread.mean - far, top) if spread.mean == top else (bottom, spread.mean + far)
-            return *ends, NO_SPREAD
+            margin = self.wilson_margin()
+            limits = (spread.mean - margin, top) if spread.mean == top else (bottom, spread.mean + margin)
+            return *limits, NO_SPREAD
         return low, high, BOTH if spread.both else EXAMPLES_ONLY
 
-    def unseen(self) -> float:
-        """How far the truth may be where all examples say the same: no resample of 100 right answers holds a
-        wrong one, so it is Wilson's limit."""
+    def wilson_margin(self) -> float:
+        """Wilson's margin of error if all examples agree: no resample of 100 correct answers has a wrong one.
+
+        Example: z^2 / (N + z^2) = 3.84 / 103.84 = 0.037 for N = 100, so 100 of 100 is 0.963 to 1.
+        """
         return (self.bounds[1] - self.bounds[0]) * Z2 / (self.examples + Z2)
 
     def difference_limits(self, spread: Spread) -> tuple[float, float]:
-        """Limits of 95 % of a difference from a row on the same examples, within what differences can be."""
+        """Limits of the 95 % interval of a difference of two rows, within the possible differences."""
         low, high = spread.interval()
-        most = self.bounds[1] - self.bounds[0]
-        if spread.variance == 0 and spread.mean != 0 and np.isfinite(most):
-            low, high = spread.mean - self.unseen(), spread.mean + self.unseen()
-        return max(low, -most), min(high, most)
+        span = self.bounds[1] - self.bounds[0]
+        if spread.variance == 0 and spread.mean != 0 and np.isfinite(span):
+            low, high = spread.mean - self.wilson_margin(), spread.mean + self.wilson_margin()
+        return max(low, -span), min(high, span)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two rows of one table on the same examples. ``p_holm`` counts all comparisons that were made with it.
+    """A paired test of two rows of one table on the same examples.
 
     Attributes:
-        effect: mean of ``a`` less mean of ``b``; (``low``, ``high``) its interval of 95 %.
-        seeds: how they were treated: ``unpaired``, ``paired``, ``examples only`` where each row has one, or
-            ``seeds of one row alone``.
+        effect: mean of ``a`` minus mean of ``b``; (``low``, ``high``) is its 95 % confidence interval.
+        p_holm: p-value after Holm's correction over all comparisons of the same call.
+        seeds: how seeds were treated: ``unpaired``, ``paired``, ``examples only`` if each row has one
+            seed, or ``seeds of one row only``.
     """
 
-    a: Row
-    b: Row
+    a: BoardRow
+    b: BoardRow
     effect: float
     low: float
     high: float
@@ -95,24 +101,24 @@ class Comparison:
 
 
 class Samples:
-    """Samples of rows, read when they are asked for, once.
+    """Samples of rows, read on first use and cached.
 
     Args:
-        configs: knows the folder of each record.
+        configs: has the folder of each record.
         weights: the resamples.
     """
 
     def __init__(self, configs: Configs, weights: Weights | None = None) -> None:
         self.configs, self.weights = configs, weights or Weights()
-        self._known: dict[int, Sample | str] = {}
+        self._cache: dict[int, Sample | str] = {}
 
-    def of(self, row: Row) -> Sample | str:
-        """The row's sample, or why there is none."""
-        if id(row) not in self._known:
-            self._known[id(row)] = self._make(row)
-        return self._known[id(row)]
+    def of(self, row: BoardRow) -> Sample | str:
+        """The row's sample, or the reason why there is none."""
+        if id(row) not in self._cache:
+            self._cache[id(row)] = self._read(row)
+        return self._cache[id(row)]
 
-    def _make(self, row: Row) -> Sample | str:
+    def _read(self, row: BoardRow) -> Sample | str:
         tested = [r for r in row.complete if row.metric in r.test]
         if not tested or row.mean is None:
             return "no score"
@@ -120,19 +126,19 @@ class Samples:
             return "pools several cells"
         stored = []
         for record in tested:
-            read = self.stored(record)
-            if isinstance(read, str):
-                return read
-            stored.append(read)
+            counts = self.stored(record)
+            if isinstance(counts, str):
+                return counts
+            stored.append(counts)
         return self.resample(tested, stored, metric=row.metric)
 
     def stored(self, record: Record, *, tags: bool = False) -> StoredCounts | str:
-        """Counts of a record's test predictions, or why there are none."""
+        """Example statistics of a record's test predictions, or the reason why there are none."""
         folder = self.configs.folder(record)
         if folder is None or not record.metric_from_stats:
-            return "its record keeps no counts"
+            return "its record has no example statistics"
         try:
-            return read_counts(folder, tags=tags) or "no counts beside its record"
+            return read_counts(folder, tags=tags) or "its predictions have no example statistics"
         except (OSError, ValueError) as e:
             return f"its predictions cannot be read ({e}); harness rerun {folder}"
 
@@ -144,7 +150,17 @@ class Samples:
         metric: str,
         chosen: np.ndarray | None = None,
     ) -> Sample | str:
-        """Scores of each record on all of its examples, or those ``chosen`` (N,) alone, and on resamples."""
+        """Scores of each record on all its examples, or on those in ``chosen``, and on resamples of them.
+
+        Args:
+            records: seeds of one row.
+            stored: their example statistics, in the same order.
+            metric: name of the metric.
+            chosen: (N,) bool; all examples if None.
+
+        Returns:
+            the sample, or the reason why there is none.
+        """
         try:
             metrics = [load_metric(r.metric_from_stats) for r in records]
         except HarnessError as e:
@@ -158,18 +174,20 @@ class Samples:
         if chosen is not None:
             sums = stored[0].counts.values[chosen].sum(axis=0)
             if why := metrics[0].undefined(sums, stored[0].counts.names, metric):
-                return f"{metric} says nothing here: {why}"
+                return f"{metric} is undefined on these examples: {why}"
         scores, replicates = [], []
         for record, from_stats, kept in zip(records, metrics, stored, strict=True):
-            found = self._one(from_stats, kept.counts, metric=metric, chosen=chosen)
-            if found is None:
-                return f"{metric} is no sum over examples"
-            score, own = found
-            told = record.test.get(metric)
-            if chosen is None and (told is None or abs(score - told) > AGREE * max(1.0, abs(told))):
-                return f"its predictions give {score:.6g}, its record says {told}"
+            result = self._resample_seed(from_stats, kept.counts, metric=metric, chosen=chosen)
+            if result is None:
+                return f"{metric} cannot be computed from example statistics"
+            score, resampled = result
+            recorded = record.test.get(metric)
+            if chosen is None and (
+                recorded is None or abs(score - recorded) > TOLERANCE * max(1.0, abs(recorded))
+            ):
+                return f"its predictions give {score:.6g}, its record {recorded}"
             scores.append(score)
-            replicates.append(own)
+            replicates.append(resampled)
         return Sample(
             np.array(scores),
             np.array(replicates),
@@ -179,20 +197,25 @@ class Samples:
             metrics[0].range(metric),
         )
 
-    def _one(
+    def _resample_seed(
         self, from_stats: MetricFromStats, counts: ExampleStats, *, metric: str, chosen: np.ndarray | None
     ) -> tuple[float, np.ndarray] | None:
+        """Score and replicates (B,) of one seed; None if the statistics do not determine the metric.
+
+        Example: accuracy needs the columns n and right, values (N, 2). The weights (b, N) of a chunk times
+        the values give (b, 2) sums, and right / n is the accuracy on each of the b resamples.
+        """
         needed = from_stats.columns(metric, counts.names)
         if not needed:
             return None
-        small = counts.with_names(needed)
-        values = small.values if chosen is None else small.values[chosen]
-        score = from_stats.compute(ExampleStats(small.names, values))[metric]
-        # whole sums stay exact in float32, and what is spread needs no more
-        quick = values.astype(np.float32)
-        parts = self.weights.chunks(len(values))
-        own = [from_stats.resampled(quick, small.names, part)[metric] for part in parts]
-        return score, np.concatenate(own)
+        stats = counts.with_names(needed)
+        values = stats.values if chosen is None else stats.values[chosen]
+        score = from_stats.compute(ExampleStats(stats.names, values))[metric]
+        # sums of integers are exact in float32, and the variance of other sums needs no higher precision
+        single = values.astype(np.float32)
+        chunks = self.weights.chunks(len(values))
+        resampled = [from_stats.resampled(single, stats.names, chunk)[metric] for chunk in chunks]
+        return score, np.concatenate(resampled)
 
 
 def _digest(ids: Sequence[str]) -> str:
@@ -200,20 +223,20 @@ def _digest(ids: Sequence[str]) -> str:
 
 
 def compare(
-    pairs: Sequence[tuple[Row, Row]], samples: Samples, *, pair_seeds: bool = False
+    pairs: Sequence[tuple[BoardRow, BoardRow]], samples: Samples, *, pair_seeds: bool = False
 ) -> list[Comparison | str]:
-    """Paired tests of a family of pairs, adjusted together (Holm 1979); the reason where there is none."""
-    found = [difference(samples.of(a), samples.of(b), pair_seeds=pair_seeds) for a, b in pairs]
-    adjusted = iter(holm([d[0].p_value() for d in found if not isinstance(d, str)]))
+    """Paired tests of all pairs with Holm's correction over them; the reason where no test is possible."""
+    tests = [difference(samples.of(a), samples.of(b), pair_seeds=pair_seeds) for a, b in pairs]
+    adjusted = iter(holm([d[0].p_value() for d in tests if not isinstance(d, str)]))
     out: list[Comparison | str] = []
-    for (a, b), d in zip(pairs, found, strict=True):
+    for (a, b), d in zip(pairs, tests, strict=True):
         if isinstance(d, str):
             out.append(d)
             continue
         spread, examples, seeds = d
-        known = samples.of(a)
-        assert isinstance(known, Sample)  # else there were no difference
-        low, high = known.difference_limits(spread)
+        sample = samples.of(a)
+        assert isinstance(sample, Sample)  # otherwise `difference` returns a reason
+        low, high = sample.difference_limits(spread)
         out.append(
             Comparison(a, b, spread.mean, low, high, spread.p_value(), next(adjusted), examples, seeds)
         )
@@ -223,28 +246,28 @@ def compare(
 def difference(
     a: Sample | str, b: Sample | str, *, pair_seeds: bool = False
 ) -> tuple[Spread, int, str] | str:
-    """Spread of a - b, examples, and how seeds were treated; or why they cannot be compared."""
-    for one in (a, b):
-        if isinstance(one, str):
-            return one
-    assert isinstance(a, Sample)
-    assert isinstance(b, Sample)
+    """Spread of a - b, number of examples and how seeds were treated; or why there is no comparison."""
+    if isinstance(a, str):
+        return a
+    if isinstance(b, str):
+        return b
     if a.digest != b.digest or a.examples != b.examples:
         return "different examples"
-    same = pair_seeds and sorted(a.seeds) == sorted(b.seeds) and len(set(a.seeds)) == len(a.seeds)
-    sides = [(s.scores[_order(s, same)], s.replicates[_order(s, same)]) for s in (a, b)]
-    spread = of_difference(sides[0], sides[1], pair_seeds=same, size=a.examples)
-    alone = EXAMPLES_ONLY if len(a.seeds) == len(b.seeds) == 1 else ONE_ROW
-    return spread, a.examples, ("paired" if same else "unpaired") if spread.both else alone
+    paired = pair_seeds and sorted(a.seeds) == sorted(b.seeds) and len(set(a.seeds)) == len(a.seeds)
+    sides = [(s.scores[_order(s, paired)], s.replicates[_order(s, paired)]) for s in (a, b)]
+    spread = of_difference(sides[0], sides[1], pair_seeds=paired, size=a.examples)
+    if not spread.both:
+        return spread, a.examples, EXAMPLES_ONLY if len(a.seeds) == len(b.seeds) == 1 else ONE_ROW
+    return spread, a.examples, "paired" if paired else "unpaired"
 
 
 def _order(sample: Sample, by_seed: bool) -> np.ndarray:
     return np.argsort(sample.seeds, kind="stable") if by_seed else np.arange(len(sample.seeds))
 
 
-def add_intervals(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
-    """Give the best ``most`` rows (rows come best first) their interval, or the reason why they have none."""
-    for row in [row for row in rows if row.mean is not None][:most]:
+def add_intervals(rows: Sequence[BoardRow], samples: Samples, *, max_rows: int) -> None:
+    """Set the confidence interval of the best ``max_rows`` rows (sorted best first), or why there is none."""
+    for row in [row for row in rows if row.mean is not None][:max_rows]:
         sample = samples.of(row)
         if isinstance(sample, str):
             row.no_interval = sample
@@ -253,29 +276,31 @@ def add_intervals(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
             row.ci, row.ci_kind = (low, high), kind
 
 
-def mark_ties(rows: Sequence[Row], samples: Samples, *, most: int) -> None:
-    """Mark the best row and those that a paired test (0.05, Holm over all of them) cannot tell from it. Where
-    the best row alone cannot be tested, the others say so; where none can, there are no marks."""
-    scored = [row for row in rows if row.mean is not None][:most]
+def mark_ties(rows: Sequence[BoardRow], samples: Samples, *, max_rows: int) -> None:
+    """Mark the best row and the rows that do not differ significantly from it (paired test, 0.05, Holm).
+
+    If only the best row has no sample, the others are marked untested; if no row has one, there are no marks.
+    """
+    scored = [row for row in rows if row.mean is not None][:max_rows]
     if len(scored) < 2 or all(isinstance(samples.of(row), str) for row in scored):
         return
     best, *others = scored
     best.tied = True
-    for row, found in zip(others, compare([(best, row) for row in others], samples), strict=True):
-        if isinstance(found, Comparison):
-            row.tied = found.p_holm >= ALPHA
+    for row, test in zip(others, compare([(best, row) for row in others], samples), strict=True):
+        if isinstance(test, Comparison):
+            row.tied = test.p_holm >= ALPHA
         else:
-            row.untested = found
+            row.untested = test
 
 
-def add_baseline(rows: Sequence[Row], baseline: Row, samples: Samples) -> None:
-    """Relative error reduction of every row against ``baseline``, and whether the difference is real.
+def add_baseline(rows: Sequence[BoardRow], baseline: BoardRow, samples: Samples) -> None:
+    """Set the relative error reduction of every row against ``baseline``, and the p-value of the difference.
 
-    With e = (best possible score) - score, or the score itself where lower is better:
-    (e_baseline - e_row) / e_baseline. Metrics whose best possible score is not known are taken to end at 1.
+    (e_baseline - e_row) / e_baseline, where the error e is (best possible score) - score, or the score itself
+    if lower is better. A metric without a known upper bound is assumed to end at 1.
     """
-    known = samples.of(baseline)
-    top = known.bounds[1] if isinstance(known, Sample) and np.isfinite(known.bounds[1]) else 1.0
+    sample = samples.of(baseline)
+    top = sample.bounds[1] if isinstance(sample, Sample) and np.isfinite(sample.bounds[1]) else 1.0
     others = [row for row in rows if row is not baseline and row.mean is not None]
     tests = compare([(row, baseline) for row in others], samples)
     for row, test in zip(others, tests, strict=True):
@@ -283,9 +308,9 @@ def add_baseline(rows: Sequence[Row], baseline: Row, samples: Samples) -> None:
         row.p_baseline = test.p_holm if isinstance(test, Comparison) else None
 
 
-def error_reduction(row: Row, baseline: Row, *, top: float = 1.0) -> float | None:
-    """None where the baseline makes no error."""
+def error_reduction(row: BoardRow, baseline: BoardRow, *, top: float = 1.0) -> float | None:
+    """Relative error reduction; None if the baseline makes no error."""
     if row.mean is None or baseline.mean is None:
         return None
-    theirs, ours = (top - m if row.maximize else m for m in (baseline.mean, row.mean))
-    return (theirs - ours) / theirs if theirs > 0 else None
+    before, after = (top - m if row.maximize else m for m in (baseline.mean, row.mean))
+    return (before - after) / before if before > 0 else None

@@ -1,1 +1,1 @@
-"""From records to the rows of the leaderboard."""
+"""Turn records into the rows and tables of the leaderboard."""

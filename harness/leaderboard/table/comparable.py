@@ -1,4 +1,4 @@
-"""Which records may share a table: the same task, data, test examples and result versions."""
+"""Group records that are comparable: the same task, data, test examples and result versions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ FIELDS = ("data", "test examples", "result.task", "result.engine", "older result
 
 
 def split(records: Sequence[Record]) -> list[tuple[dict[str, str], list[Record]]]:
-    """Records of one task each, apart where they must not be compared; the largest part of a task first.
+    """Split the records of each task into comparable groups, the largest group of a task first.
 
-    Cells that ended badly have no data of their own: they go with their cell, or to the largest part. Records
-    of a part (an encoder, a strategy) of which there are newer result versions are a part of their own.
+    Cells without a result have no data fingerprint: they go with the other seeds of their cell, or to the
+    largest group. Records of a component (encoder, strategy, body) for which there are newer result versions
+    are a group of their own.
 
     Returns:
-        what sets a part off from the others of its task (empty where it is the only one), and its records.
+        per group what distinguishes it from the others of its task (empty if it is the only one), and its
+        records.
     """
     newest = _newest(records)
     tasks: dict[str, dict[Key, list[Record]]] = {}
@@ -26,29 +28,31 @@ def split(records: Sequence[Record]) -> list[tuple[dict[str, str], list[Record]]
             tasks.setdefault(r.task, {}).setdefault(_key(r, newest), []).append(r)
     out = []
     for task in dict.fromkeys(r.task for r in records):
-        parts = tasks.get(task, {("", 0, "", "", ""): []})
-        keys = sorted(parts, key=lambda k: (-len(parts[k]), k))
-        homes = {r.cell: key for key in reversed(keys) for r in parts[key]}
+        groups = tasks.get(task, {("", 0, "", "", ""): []})
+        keys = sorted(groups, key=lambda k: (-len(groups[k]), k))
+        # reversed: a cell with records in several groups goes to the largest of them
+        by_cell = {r.cell: key for key in reversed(keys) for r in groups[key]}
         for r in records:
             if r.task == task and r.status != "complete":
-                parts[homes.get(r.cell, keys[0])].append(r)
+                groups[by_cell.get(r.cell, keys[0])].append(r)
         differ = [i for i in range(len(FIELDS)) if len({key[i] for key in keys}) > 1]
-        out += [({FIELDS[i]: str(key[i]) for i in differ if key[i] != ""}, parts[key]) for key in keys]
+        out += [({FIELDS[i]: str(key[i]) for i in differ if key[i] != ""}, groups[key]) for key in keys]
     return out
 
 
 def _components(r: Record) -> list[tuple[tuple[str, ...], str]]:
-    """(part of the harness by name, its result version) of a record, the task and the engine apart."""
+    """Components of a record with their result versions; task and engine are handled by :func:`_key`."""
     names = {
         "encoder": (r.encoder,),
         "strategy": (r.strategy,),
         "body": (r.encoder, r.strategy, str(r.variant.get("body", ""))),
     }
-    found = ((part, r.versions.get(f"result.{part}")) for part in names)
-    return [((part, r.task, *names[part]), version) for part, version in found if version is not None]
+    versions = ((part, r.versions.get(f"result.{part}")) for part in names)
+    return [((part, r.task, *names[part]), version) for part, version in versions if version is not None]
 
 
 def _newest(records: Sequence[Record]) -> dict[tuple[str, ...], str]:
+    """The newest result version of each component."""
     out: dict[tuple[str, ...], str] = {}
     for r in records:
         for name, version in _components(r) if r.status == "complete" else ():

@@ -1,30 +1,30 @@
-"""Choosing variants: on dev, never on test, and never between what was given different data."""
+"""Selection of variants: by the dev score, never by test, and only among variants with the same data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.rows import BoardRow
 from harness.leaderboard.table.train_size import sizes_of
 
 
-def select_on_dev(rows: Sequence[Row]) -> list[Row]:
-    """Of the variants of one task, encoder and strategy the one with the best mean dev score.
+def select_on_dev(rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """Keep the variant with the best mean dev score per task, encoder and strategy.
 
-    Test scores play no part, and variants run on different data, or on more of it, are not chosen from. Where
-    no variant has a dev score, all stay, with a note.
+    Test scores are not used. Selection is within one data set and one training-set size. If no variant has a
+    dev score, all are kept, with a note.
     """
     sizes = sizes_of(r for row in rows for r in row.records)
-    groups: dict[tuple[str | int, ...], list[Row]] = {}
+    groups: dict[tuple[str | int, ...], list[BoardRow]] = {}
     for row in rows:
         first = row.records[0]
         size = sizes[first.task, first.cell]
         key = (row.task, row.metric, row.labels["encoder"], row.labels["strategy"], first.data, size)
         groups.setdefault(key, []).append(row)
-    return [row for group in groups.values() for row in _chosen(group)]
+    return [row for group in groups.values() for row in _select(group)]
 
 
-def _chosen(group: list[Row]) -> list[Row]:
+def _select(group: list[BoardRow]) -> list[BoardRow]:
     with_dev = [row for row in group if row.dev is not None]
     if with_dev:
         sign = -1.0 if with_dev[0].maximize else 1.0
@@ -34,5 +34,5 @@ def _chosen(group: list[Row]) -> list[Row]:
     for row in group:
         row.tried = len(group)
         if len(group) > 1 and row.complete:
-            row.notes.append("no dev score to choose by")
+            row.notes.append("no dev score to select by")
     return group

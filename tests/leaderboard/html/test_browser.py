@@ -1,4 +1,4 @@
-"""The HTML report in a real headless Chromium: it sorts, filters, switches, compares, and fetches nothing.
+"""The HTML report in headless Chromium: sorting, filtering, tasks, comparisons, and no network requests.
 
 Screenshots go to the folder that ``HARNESS_SCREENSHOTS`` names, else to a temporary one.
 """
@@ -157,17 +157,17 @@ def test_rows_that_agree_say_so_and_are_not_shown_first(browser: Any, tmp_path: 
     names = [o.text for o in second.find_elements("css selector", "option")]
     second.send_keys("b/full")
     assert names == ["a/full", "b/full", "c/full"]
-    assert "the same of every example" in find(browser, "[aria-label='Where two rows disagree']")[0].text
+    assert "the same for every example" in find(browser, "[aria-label='Where two rows disagree']")[0].text
 
 
 def test_rows_are_compared_when_ticked(report: Any) -> None:
     assert len(find(report, ".compared tbody tr")) == 3
     find(report, "input[data-compare='3']")[0].click()
     assert len(find(report, ".compared tbody tr")) == 6
-    assert "Holm over the 6 pairs" in find(report, ".compared")[0].text
+    assert "over the 6 pairs" in find(report, ".compared")[0].text
     for box in find(report, "input[data-compare]:checked"):
         box.click()
-    assert "Tick two or more rows" in find(report, ".compared")[0].text
+    assert "Select two or more rows" in find(report, ".compared")[0].text
 
 
 def test_details_of_a_row(report: Any) -> None:
@@ -190,10 +190,10 @@ def test_costs_curves_and_layers_are_drawn(report: Any) -> None:
     from selenium.webdriver.support.ui import Select
 
     task(report, "topics")
-    box = find(report, "[aria-label='Score and cost'] select")[0]
+    box = find(report, "[aria-label='Score against cost'] select")[0]
     Select(box).select_by_value("parameters")
-    assert find(report, "[aria-label='Score and cost'] svg path.point")
-    assert find(report, "[aria-label='Over the size of the training set'] svg path.line")
+    assert find(report, "[aria-label='Score against cost'] svg path.point")
+    assert find(report, "[aria-label='Learning curves'] svg path.line")
     assert find(report, "table.mix td.heated")
     report.execute_script(
         "document.querySelector('svg path.point').dispatchEvent(new MouseEvent('mouseenter'))"
@@ -266,7 +266,7 @@ def test_a_full_board_fits_with_a_readable_note(browser: Any, tmp_path: Path) ->
     for width in (1000, 1300, 1700):
         view(browser, tmp_path / "p.html", width=width)
         box, note = find(browser, ".scroll")[0], find(browser, "tr.row td.note")[0]
-        assert note.text == "1 seed gave one answer for all"
+        assert note.text == "1 degenerate seed"
         assert note.size["width"] >= 130
         assert note.size["height"] <= 70
         columns[width] = [name.split("\n")[0] for name in texts(browser, "table.board thead th") if name]
@@ -276,7 +276,7 @@ def test_a_full_board_fits_with_a_readable_note(browser: Any, tmp_path: Path) ->
     assert len(columns[1000]) <= len(columns[1300]) < len(columns[1700])
     find(browser, "td.tools button")[0].click()
     facts = set(texts(browser, "tr.detail dt"))
-    assert {"trained parameters", "training, seconds", "dev", "tried", "95 %"} <= facts
+    assert {"trained parameters", "training time (s)", "dev", "tried", "95 % CI"} <= facts
 
 
 def test_paper_holds_every_task(browser: Any, page: Path) -> None:

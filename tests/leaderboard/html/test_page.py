@@ -117,7 +117,7 @@ def test_failed_cells_notes_and_provenance_are_there(results: Path, tmp_path: Pa
     assert data["cells"]["failed"] == 2
     assert len(data["failed"]) == 2
     assert ["commit", "0123456789"] in data["provenance"]
-    assert data["tables"][0]["said"] == [["split off the training file", 21]]
+    assert data["tables"][0]["run_notes"] == [["split off the training file", 21]]
 
 
 def test_compared_pairs_are_those_of_compare(
@@ -126,11 +126,11 @@ def test_compared_pairs_are_those_of_compare(
     options = ("--task", "qa", "--compare", "bert_base/full", "elmo/frozen")
     table = report(results, tmp_path, *options)["tables"][0]
     names = [row["name"] for row in table["rows"]]
-    assert [names[i] for i in table["chosen"]] == ["bert_base/full", "elmo/frozen"]
+    assert [names[i] for i in table["selected"]] == ["bert_base/full", "elmo/frozen"]
     capsys.readouterr()
     main([str(results), "--format", "json", *options])
     (wanted,) = json.loads(capsys.readouterr().out)["comparisons"]
-    (found,) = [f for f in table["pairs"]["found"] if f[:2] == table["chosen"]]
+    (found,) = [f for f in table["pairs"]["tests"] if f[:2] == table["selected"]]
     assert found[2:] == [wanted[k] for k in ("effect", "ci_low", "ci_high", "p")]
 
 
@@ -141,14 +141,14 @@ def test_a_name_that_is_no_row_is_refused(results: Path, tmp_path: Path) -> None
 
 def test_disagreements_are_capped_and_counted(results: Path, tmp_path: Path) -> None:
     table = report(results, tmp_path, "--task", "qa")["tables"][0]
-    d = table["disagree"]
+    d = table["disagreements"]
     assert len(d["pairs"]) == len(SYSTEMS) * (len(SYSTEMS) - 1) / 2
     for pair in d["pairs"]:
         assert len(pair["shown"]) <= 20
         assert pair["differ"] >= pair["a_right"] + pair["b_right"]
         for k in pair["shown"]:
             example = d["examples"][str(k)]
-            assert example["told"][str(pair["a"])] != example["told"][str(pair["b"])]
+            assert example["predictions"][str(pair["a"])] != example["predictions"][str(pair["b"])]
     one = next(iter(d["examples"].values()))
     assert one["gold"].startswith("answer ")
 
@@ -158,11 +158,11 @@ def test_disagreements_of_numbers_are_the_farthest_apart(tmp_path: Path) -> None
     for name, off in (("near", 0.1), ("far", 3.0)):
         told = [g + off * (i % 5) for i, g in enumerate(gold)]
         write(tmp_path / "r", gold, told, np.arange(40) % 2 == 0, encoder=name)
-    d = report(tmp_path / "r", tmp_path)["tables"][0]["disagree"]
+    d = report(tmp_path / "r", tmp_path)["tables"][0]["disagreements"]
     (pair,) = d["pairs"]
     names = [r["name"] for r in report(tmp_path / "r", tmp_path)["tables"][0]["rows"]]
     near = "a_right" if names[pair["a"]] == "near/full" else "b_right"
-    assert d["closer"]
+    assert d["numeric"]
     assert (pair["differ"], pair[near], len(pair["shown"])) == (32, 32, 20)
     assert all(k % 5 >= 2 for k in pair["shown"])
 
@@ -172,7 +172,7 @@ def test_rows_on_other_examples_are_not_set_side_by_side(tmp_path: Path) -> None
     labels(tmp_path / "r", 0.5, encoder="b", n=60)
     tables = report(tmp_path / "r", tmp_path)["tables"]
     assert [len(t["rows"]) for t in tables] == [1, 1]
-    assert all(t["disagree"] is None and t["pairs"] is None for t in tables)
+    assert all(t["disagreements"] is None and t["pairs"] is None for t in tables)
 
 
 def test_the_heat_map_never_chooses_by_test(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_tasks_without_a_system_in_common_say_so(tmp_path: Path) -> None:
     assert "no system has a score on all 2 tasks (systems: a 1, b 1)" in across["notes"][0]
 
 
-def test_settings_that_all_rows_share_are_told_once(tmp_path: Path) -> None:
+def test_settings_of_all_rows_are_shown_once(tmp_path: Path) -> None:
     for encoder, lr in (("a", 1), ("b", 2)):
         labels(tmp_path / "r", 0.5, encoder=encoder, variant={"trainer.epochs": 3, "optimizer.lr": lr})
     table = report(tmp_path / "r", tmp_path)["tables"][0]
@@ -250,7 +250,7 @@ def test_damaged_predictions_cost_their_views_alone(tmp_path: Path) -> None:
     broken.write_bytes(b"PAR1 no")
     table = report(tmp_path / "r", tmp_path)["tables"][0]
     assert [bool(row["ci"]) for row in table["rows"]].count(True) == 1
-    assert table["disagree"] is None
+    assert table["disagreements"] is None
 
 
 def test_a_budget_is_answered(results: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Intervals, paired tests, costs, slices and aggregates of boards made from stored predictions."""
+"""Confidence intervals, paired tests, costs, slices and comparisons across tasks, from stored predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.leaderboard.render.columns import tie_text
 from harness.leaderboard.stats.across_tasks import friedman, interquartile_mean, ranks
 from harness.leaderboard.stats.bootstrap import Weights, holm, of_difference, of_row
 from harness.leaderboard.stats.comparisons import NO_SPREAD, Sample, difference
-from harness.leaderboard.table.rows import Row
+from harness.leaderboard.table.rows import BoardRow
 from harness.leaderboard.views.view import p_text
 from harness.records.record import Costs, Record, write_record
 
@@ -83,7 +83,7 @@ def sample(right: np.ndarray, *, resamples: int = 10_000) -> Sample:
     )  # fmt: skip
 
 
-def test_m18_interval_of_one_seed_is_repeatable_and_right() -> None:
+def test_the_interval_of_one_seed_is_reproducible_and_correct() -> None:
     right = np.repeat([[1.0, 0.0]], [80, 20], axis=1)
     low, high, kind = sample(right).interval()
     assert (low, high) == (pytest.approx(0.72, abs=0.011), pytest.approx(0.88, abs=0.011))
@@ -91,12 +91,12 @@ def test_m18_interval_of_one_seed_is_repeatable_and_right() -> None:
     assert sample(right).interval() == (low, high, kind)
 
 
-def test_m18_all_right_is_no_certainty() -> None:
+def test_all_examples_right_still_gives_an_interval() -> None:
     low, high, kind = sample(np.ones((1, 100))).interval()
     assert (low, high, kind) == (pytest.approx(0.963, abs=1e-3), 1.0, NO_SPREAD)
 
 
-def test_m18_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell(tmp_path, np.array([True]))
     (row,) = board(tmp_path, capsys)["rows"]
     assert (row["ci_low"], row["ci_high"], row["ci_kind"]) == (None, None, "fewer than two examples")
@@ -140,15 +140,43 @@ def test_holm_by_hand() -> None:
     assert holm([]) == []
 
 
-def test_friedman_and_ranks_agree_with_scipy() -> None:
-    scores = np.round(np.random.default_rng(0).random((4, 7)), 1)
-    places = ranks(scores)
-    assert np.array_equal(places, scipy.stats.rankdata(-scores, axis=0))
-    wanted = scipy.stats.friedmanchisquare(*scores)
-    assert friedman(places) == pytest.approx((wanted.statistic, wanted.pvalue))
+def ranks_by_counting(scores: np.ndarray) -> np.ndarray:
+    """Formula: 1 + number of better scores + half the number of other equal scores."""
+    above = (scores[None] > scores[:, None]).sum(axis=1)
+    equal = (scores[None] == scores[:, None]).sum(axis=1)
+    return np.asarray(above + (equal + 1) / 2)
+
+
+def friedman_by_formula(ranked: np.ndarray) -> tuple[float, float]:
+    """12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2, divided by 1 - sum(t^3 - t) / (T k (k^2 - 1))."""
+    k, tasks = ranked.shape
+    statistic = 12 * tasks / (k * (k + 1)) * float(((ranked.mean(axis=1) - (k + 1) / 2) ** 2).sum())
+    ties = sum(float((n**3 - n).sum()) for c in ranked.T for n in [np.unique(c, return_counts=True)[1]])
+    statistic /= 1 - ties / (tasks * k * (k**2 - 1))
+    return statistic, float(scipy.stats.chi2.sf(statistic, k - 1))
+
+
+def interquartile_mean_by_sorting(values: np.ndarray) -> float:
+    ordered = np.sort(values)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def test_ranks_friedman_and_interquartile_mean_are_those_of_their_formulas() -> None:
+    """On random tables, most of them with ties: scores of one decimal."""
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        k, tasks = random.integers(3, 8), random.integers(5, 9)
+        scores = np.round(random.random((k, tasks)), int(random.integers(1, 4)))
+        ranked = ranks(scores)
+        assert np.array_equal(ranked, ranks_by_counting(scores))
+        assert friedman(ranked) == pytest.approx(friedman_by_formula(ranked), rel=1e-9)
+        expected = interquartile_mean_by_sorting(scores.ravel())
+        assert interquartile_mean(list(scores)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_equal_systems_have_no_significant_ranks() -> None:
     assert friedman(np.full((3, 5), 2.0)) == (0.0, 1.0)
-    values = [[0.0, 0.4], [0.5, 0.6], [0.7, 9.0], [0.55, 0.45]]
-    assert interquartile_mean(values) == pytest.approx(scipy.stats.trim_mean(np.concatenate(values), 0.25))
 
 
 def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +191,7 @@ def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.Capture
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert f"{found[0]['ci_low']:.4f} to {found[0]['ci_high']:.4f}" in out
-    assert "a paired test (0.05, Holm) cannot tell these rows from the best" in out
+    assert "not significantly different from the best row (paired test, p >= 0.05, Holm)" in out
 
 
 def test_records_without_counts_have_a_mean_and_say_so(
@@ -175,7 +203,7 @@ def test_records_without_counts_have_a_mean_and_say_so(
     assert [row["ci_low"] for row in found] == [None, None]
     main([str(tmp_path)])
     out = capsys.readouterr().out
-    assert "1 of 2 rows without an interval: its record keeps no counts" in out
+    assert "1 of 2 rows without a confidence interval: its record has no example statistics" in out
     assert "os.system: is not a harness.data.statistics.MetricFromStats" in out
 
 
@@ -184,18 +212,18 @@ def test_predictions_that_contradict_their_record_give_no_interval(
 ) -> None:
     cell(tmp_path, np.array([True, False]), test={"accuracy": 0.9})
     (row,) = board(tmp_path, capsys)["rows"]
-    assert row["ci_kind"] == "its predictions give 0.5, its record says 0.9"
+    assert row["ci_kind"] == "its predictions give 0.5, its record 0.9"
 
 
 def test_a_best_row_that_cannot_be_tested_leaves_question_marks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not a table without marks, as if nobody had wanted any."""
+    """A table without marks would look as if no test had been requested."""
     cell(tmp_path, np.array([True, False] * 100), test={"accuracy": 0.9})
     seeds(tmp_path, 0.6, encoder="f", draw=1)
     main([str(tmp_path), "--format", "md"])
     out = capsys.readouterr().out
-    assert "?: no test against the best row could be made" in out
+    assert "?: no test against the best row was possible" in out
     assert "| ? |" in out
 
 
@@ -234,7 +262,7 @@ def test_degenerate_seeds_are_counted_and_shown(tmp_path: Path, capsys: pytest.C
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "1 of 2" in out
-    assert "1 seed collapsed to one answer for everything; they count in the means" in out
+    assert "1 seed degenerate (one answer for every example); included in the means" in out
 
 
 def test_slices_are_scored_on_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,10 +292,10 @@ def test_curves_over_the_training_set(tmp_path: Path, capsys: pytest.CaptureFixt
         main([str(tmp_path), "--curve", "--group-by", "n_train", "cell"])
 
 
-def test_a_curve_needs_no_size_in_the_variant_and_has_one_point_a_size(
+def test_a_curve_needs_no_size_in_the_variant_and_has_one_point_per_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A size can come from a configuration file, and one that is the whole split's is what `all` gives."""
+    """The size can come from a configuration file; an explicit size of the whole split equals `all`."""
     seeds(tmp_path, 0.5, cell="c100", n_train=100)
     seeds(tmp_path, 0.8, cell="c1000", n_train=1000)
     seeds(tmp_path, 0.8, cell="cmost", n_train=1000, variant={"task.train_size": 1000})
@@ -290,10 +318,10 @@ def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture
     seeds(tmp_path / "adapted", 0.5, encoder="e", costs=adapted)
     assert board(tmp_path / "adapted", capsys, "--cost")["cost"][0]["adapt_seconds"] == 3.0
     taken = board(tmp_path, capsys, "--budget", "train_seconds=60")["recommendations"]
-    assert {row["device"]: row["take"] for row in taken} == {"cpu of h": "e1/full", "GPU X": "e3/full"}
+    assert {row["device"]: row["best"] for row in taken} == {"cpu of h": "e1/full", "GPU X": "e3/full"}
     with pytest.raises(HarnessError, match="did you mean train_seconds"):
         main([str(tmp_path), "--budget", "train_second=6"])
-    with pytest.raises(HarnessError, match="a number is wanted"):
+    with pytest.raises(HarnessError, match="expected a number"):
         main([str(tmp_path), "--budget", "train_seconds=x"])
 
 
@@ -311,7 +339,7 @@ def test_over_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found[0]["ci_low"] < 0.9 < found[0]["ci_high"]
     assert "chi2(2) = 10.00" in printed.err
     assert "lone/full" in printed.err
-    with pytest.raises(HarnessError, match="one task only"):
+    with pytest.raises(HarnessError, match="only one task"):
         main([str(tmp_path), "--across", "--task", "t0"])
 
 
@@ -341,12 +369,12 @@ def test_fifty_rows_of_two_thousand_predictions_are_quick(
     begin = time.process_time()
     main([str(tmp_path)])
     assert time.process_time() - begin < 5
-    assert "without an interval" not in capsys.readouterr().out
+    assert "without a confidence interval" not in capsys.readouterr().out
 
 
-def test_p_values_and_rows_that_no_test_reached_are_shown_as_such() -> None:
+def test_small_p_values_and_untested_rows_are_marked() -> None:
     assert [p_text(p) for p in (0.0312, 1e-4, 3e-90)] == ["0.031", "0.0001", "< 0.0001"]
-    row = Row("t", "m", True, {}, [])
+    row = BoardRow("t", "m", True, {}, [])
     assert tie_text(row) == ""
     row.untested = "pools several cells"
     assert tie_text(row) == "?"
@@ -365,8 +393,8 @@ def test_a_slice_without_an_entity_has_no_f1() -> None:
     assert not FROM_STATS.undefined(plain.values.sum(0), plain.names, "token_accuracy")
 
 
-def test_two_examples_are_no_certainty(tmp_path: Path) -> None:
-    """No paired test of N examples that all say the same is surer than the sign test."""
+def test_two_examples_are_not_conclusive(tmp_path: Path) -> None:
+    """If all N examples agree, the p-value is not below that of the sign test."""
     for seeds in (1, 3):
         right, wrong = sample(np.ones((seeds, 2))), sample(np.zeros((seeds, 2)))
         found = difference(right, wrong)
@@ -381,12 +409,12 @@ def test_two_examples_are_no_certainty(tmp_path: Path) -> None:
     assert 0 < many[0].p_value() < 1e-9
 
 
-def test_limits_of_a_difference_are_possible_ones() -> None:
+def test_limits_of_a_difference_are_within_the_possible_differences() -> None:
     random = np.random.default_rng(3)
     high, low = sample(np.ones((1, 20))), sample((random.random((2, 20)) < [[0.1], [0.9]]).astype(float))
     found = difference(high, low)
     assert not isinstance(found, str)
     spread, _, seeds = found
-    assert seeds == "seeds of one row alone"
+    assert seeds == "seeds of one row only"
     assert spread.interval()[1] > 1
     assert high.difference_limits(spread)[1] == 1.0

@@ -1,4 +1,4 @@
-"""Published figures: each with its source, on our scale, beside our rows and never among them."""
+"""Published figures have a source and a value on our scale, and are shown beside our rows."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ def test_csv_has_no_place_for_them(results: Path) -> None:
 def test_tasks_without_figures_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels(tmp_path / "r", 0.5, task="mine")
     main([str(tmp_path / "r"), "--papers"])
-    assert "no published figures for these tasks; there are some for" in capsys.readouterr().out
+    assert "no published figures for these tasks; available for" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Views: what they compare is comparable, and where they show nothing they say why and what to give."""
+"""Views compare only what is comparable; an empty view shows the reason and what to do."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_json_is_one_object_with_and_without_views(tmp_path: Path, capsys: Captu
     assert set(alone) == {"rows", "notes"}
     assert set(with_views) == {"rows", "notes", "cost", "slices"}
     assert with_views["rows"] == alone["rows"]
-    assert alone["notes"][-1] == "1 partial record (run with a limit) left out; --partial shows them"
+    assert alone["notes"][-1] == "left out: 1 partial record (run with a limit); --partial shows them"
     assert {*alone["notes"]} < {*with_views["notes"]}
-    assert any("encode_seconds is the full price" in note for note in with_views["notes"])
+    assert any("encode_seconds is the full cost" in note for note in with_views["notes"])
 
 
 @pytest.mark.parametrize(("option", "name"), [("--cost", "cost"), ("--by-slice", "slices")])
@@ -77,10 +77,10 @@ def test_over_tasks_a_task_of_two_data_versions_counts_once(tmp_path: Path, caps
     labels(tmp_path, 0.5, task="two", encoder="a", cell="old", data="old")
     found = shown(tmp_path, capsys, "--across")
     assert {(row["system"], row["tasks"]) for row in found["across"]} == {(f"{e}/full", 2) for e in "abc"}
-    (note,) = [n for n in found["notes"] if "tables of two" in n]
+    (note,) = [n for n in found["notes"] if "two has 2 tables" in n]
     assert "the one with most rows is used, two (accuracy, data new): 3 rows" in note
     assert "left out: two (accuracy, data old): 1 row." in note
-    with pytest.raises(HarnessError, match=r"one task only.*tables of two"):
+    with pytest.raises(HarnessError, match=r"only one task.*two has 2 tables"):
         main([str(tmp_path), "--across", "--task", "two"])
 
 
@@ -106,7 +106,7 @@ def test_over_tasks_what_learnt_from_less_is_no_system(
     sizes(tmp_path, task="two", most=700)
     found = shown(tmp_path, capsys, "--across", *options)
     assert [(row["system"], row["average_rank"]) for row in found["across"]] == [("a/full", 1), ("b/full", 2)]
-    assert any("one: rows trained on 500 examples, the most there are, not those trained on 30" in n
+    assert any("one: only rows of the largest training set (500 examples), not those of 30" in n
                for n in found["notes"])  # fmt: skip
     small = shown(tmp_path, capsys, "--across", "--train-size", "30", *options)
     assert max(row["mean"] for row in small["across"]) < min(row["mean"] for row in found["across"])
@@ -119,7 +119,7 @@ def test_fronts_are_of_rows_of_one_size(tmp_path: Path, capsys: Capture) -> None
     found = shown(sizes(tmp_path), capsys, "--cost")
     rows = {(r["row"].split("/")[0], r["n_train"]): "train_seconds" in r["best_for"] for r in found["cost"]}
     assert rows == {("a", 30): True, ("b", 30): False, ("a", 500): True, ("b", 500): False}
-    assert any("no other row trained on as many examples" in note for note in found["notes"])
+    assert any("no other row with the same training-set size is as good" in note for note in found["notes"])
     alone = shown(tmp_path, capsys, "--cost", "--train-size", "all")["cost"]
     assert [row["row"] for row in alone] == ["a/full", "b/full"]
     assert "n_train" not in alone[0]
@@ -128,16 +128,16 @@ def test_fronts_are_of_rows_of_one_size(tmp_path: Path, capsys: Capture) -> None
 def test_a_budget_is_spent_on_rows_of_one_size(tmp_path: Path, capsys: Capture) -> None:
     sizes(tmp_path)
     (all_,) = shown(tmp_path, capsys, "--budget", "train_seconds=60")["recommendations"]
-    assert (all_["take"], all_["n_train"], all_["fitting_rows"]) == ("a/full", 500, 2)
+    assert (all_["best"], all_["n_train"], all_["fitting_rows"]) == ("a/full", 500, 2)
     assert all("train_size" not in name for name in all_["tied_with"])
     short = shown(tmp_path, capsys, "--budget", "train_seconds=10")
     assert short["recommendations"] == []
-    assert any("nothing fits" in note for note in short["notes"])
-    assert any("2 of 30 are left out (2 within the budget), --train-size N" in n for n in short["notes"])
+    assert any("no row is within the budget" in note for note in short["notes"])
+    assert any("left out: 2 rows of 30 (2 within the budget); --train-size N" in n for n in short["notes"])
     (small,) = shown(tmp_path, capsys, "--budget", "train_seconds=10", "--train-size", "30")[
         "recommendations"
     ]
-    assert (small["take"], small["n_train"]) == ("a/full task.train_size=30", 30)
+    assert (small["best"], small["n_train"]) == ("a/full task.train_size=30", 30)
 
 
 def test_sizes_that_nothing_was_trained_on(tmp_path: Path, capsys: Capture) -> None:
@@ -146,11 +146,12 @@ def test_sizes_that_nothing_was_trained_on(tmp_path: Path, capsys: Capture) -> N
     assert {row["task"] for row in shown(tmp_path, capsys, "--train-size", "40")["rows"]} == {"two"}
     assert "one: no cell was trained on 40 examples" in printed(tmp_path, capsys, "--train-size", "40")
     with pytest.raises(
-        HarnessError, match="--train-size 7: no cell was trained on so many; there are 30, 40, 500"
+        HarnessError,
+        match="--train-size 7: no cell has this many training examples; available sizes: 30, 40, 500",
     ):
         main([str(tmp_path), "--train-size", "7"])
     with pytest.raises(
-        HarnessError, match="--train-size most: a number of training examples is wanted, or all"
+        HarnessError, match="--train-size most: expected a number of training examples, or all"
     ):
         main([str(tmp_path), "--train-size", "most"])
 
@@ -163,10 +164,10 @@ def test_a_recommendation_stands_below_its_table(tmp_path: Path, capsys: Capture
     assert row["tied"] == len(row["tied_with"]) > 8
     out = printed(tmp_path, capsys, *options)
     head, _, table, sentence = out.splitlines()[1:5]
-    assert "said" not in head
+    assert "summary" not in head
     assert "tied with" not in head
     assert max(map(len, (head, table))) < 200
-    assert sentence.startswith(f"t, any: {row['take']}: ")
+    assert sentence.startswith(f"t, any: {row['best']}: ")
     assert sentence.endswith(f"and {row['tied'] - 8} more")
     assert f"- {sentence}".replace("_", r"\_") in printed(tmp_path, capsys, "--format", "md", *options)
 
@@ -211,7 +212,9 @@ def test_a_name_of_several_rows_says_what_to_give(tmp_path: Path, option: str) -
     with pytest.raises(HarnessError) as caught:
         main([str(tmp_path), option, *names])
     said = str(caught.value)
-    assert said.startswith(f"{option} b/full: 2 rows of t answer to it; give 'b/full optimizer.lr=0.1 ")
+    assert said.startswith(
+        f"{option} b/full: ambiguous, 2 rows of t match; use a full name with its quotes, such as 'b/full "
+    )
     assert "'b/full optimizer.lr=0.1 trainer.epochs=2'" in said
     whole = ["b/full optimizer.lr=0.1 trainer.epochs=1", *names[1:]]
     assert main([str(tmp_path), option, *whole]) == 0
@@ -220,7 +223,7 @@ def test_a_name_of_several_rows_says_what_to_give(tmp_path: Path, option: str) -
 def test_the_start_of_several_ids_says_to_give_more_of_one(tmp_path: Path) -> None:
     for k in range(9):
         labels(tmp_path, 0.6, encoder=f"e{k}", cell=f"abcdef{k}00")
-    with pytest.raises(HarnessError, match=r"9 rows of t answer to it; .*'?e0/full.* and 3 more"):
+    with pytest.raises(HarnessError, match=r"9 rows of t match; .*'?e0/full.* and 3 more"):
         main([str(tmp_path), "--baseline", "abcd"])
 
 

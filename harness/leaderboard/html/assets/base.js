@@ -1,5 +1,5 @@
 "use strict";
-// Elements are made here and only here, always with text nodes: no string from data is ever read as HTML.
+// All elements are created here, always with text nodes: strings from data are never parsed as HTML.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -32,17 +32,17 @@ function short(x) {
   return String(Number(x.toPrecision(3)));
 }
 const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-// long names may be broken behind their marks, never inside a word or a number
+// long names may break after punctuation, never inside a word or a number
 const soft = (text) => text.split(/(?<=[\/=_,]|\.(?!\d))/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
-const DEEP = 70; // share of colour above which the text on it changes sides
+const DEEP = 70; // share of colour above which the text on it is light instead of dark
 const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(4);
 const pvalue = (p) => (p < 0.0001 ? "< 0.0001" : p.toFixed(p < 0.01 ? 4 : 3));
 const interval = (low, high) => score(low) + " to " + score(high);
 const count = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 const COST = {
-  train_seconds: "training, seconds", encode_seconds: "encoding, seconds", eval_seconds: "evaluation, seconds",
-  peak_memory_mb: "peak memory, MB", parameters: "parameters", trained_parameters: "trained parameters",
-  storage_mb: "storage per task, MB",
+  train_seconds: "training time (s)", encode_seconds: "encoding time (s)", eval_seconds: "evaluation time (s)",
+  peak_memory_mb: "peak memory (MB)", parameters: "parameters", trained_parameters: "trained parameters",
+  storage_mb: "storage per task (MB)",
 };
 
 // 1, 2 or 5 times a power of ten, about `most` of them between low and high
@@ -61,7 +61,7 @@ function logTicks(low, high) {
   }
   return out.length > 7 ? out.filter((t) => Math.log10(t) % 1 === 0) : out;
 }
-// from values to pixels; a span of 0 gets some room
+// map values to pixels; a range of 0 is widened
 function scale(values, pixels, { log = false, pad = 0.04 } = {}) {
   const f = log ? Math.log10 : (x) => x;
   let low = Math.min(...values.map(f)), high = Math.max(...values.map(f));

@@ -1,4 +1,4 @@
-// Score against cost, learning curves, differences with their intervals.
+// Score against cost, learning curves, differences with their confidence intervals.
 const SHAPES = [
   (x, y, r) => "M" + (x - r) + " " + y + "a" + r + " " + r + " 0 1 0 " + 2 * r + " 0a" + r + " " + r + " 0 1 0 " + -2 * r + " 0",
   (x, y, r) => "M" + (x - r) + " " + (y - r) + "h" + 2 * r + "v" + 2 * r + "h" + -2 * r + "z",
@@ -12,7 +12,7 @@ function fit() {
   BOX.right = W - 14;
 }
 
-function frame(x, y, xLabel, yLabel, number, said) {
+function frame(x, y, xLabel, yLabel, number, label) {
   const out = [];
   for (const t of y.ticks(6)) {
     out.push(s("line", { class: "grid", x1: BOX.left, x2: BOX.right, y1: y(t), y2: y(t) }));
@@ -25,19 +25,19 @@ function frame(x, y, xLabel, yLabel, number, said) {
   out.push(s("line", { class: "axis", x1: BOX.left, x2: BOX.right, y1: BOX.bottom, y2: BOX.bottom }));
   out.push(s("text", { x: (BOX.left + BOX.right) / 2, y: H - 8, "text-anchor": "middle", class: "label" }, xLabel));
   out.push(s("text", { x: 0, y: 10, class: "label" }, yLabel));
-  return s("svg", { viewBox: "0 0 " + W + " " + H, width: W, height: H, role: "img", "aria-label": said }, out);
+  return s("svg", { viewBox: "0 0 " + W + " " + H, width: W, height: H, role: "img", "aria-label": label }, out);
 }
 
 function scatter(table, cost, small) {
   fit();
   const rows = table.rows.map((r, i) => ({ r, i, x: r.costs[cost] })).filter((p) => known(p.r.mean) && known(p.x));
-  if (rows.length < 2) return h("p", { class: "soft" }, "Fewer than two rows have this cost.");
+  if (rows.length < 2) return h("p", { class: "soft" }, "Fewer than two rows have a value for this cost.");
   const values = rows.map((p) => p.x), log = Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 20;
   const x = scale(values, [BOX.left + 6, BOX.right - 6], { log, pad: 0.05 });
   const y = scale(rows.map((p) => p.r.mean), [BOX.bottom, BOX.top], { pad: 0.07 });
   const kinds = small ? [...new Set(rows.map((p) => p.r.device))] : ["any device"];
   const kind = (p) => (small ? kinds.indexOf(p.r.device) : 0);
-  const svg = frame(x, y, COST[cost] + (log ? " (logarithmic)" : ""), table.metric, short, table.metric + " against " + COST[cost] + ", " + rows.length + " rows; the table has the same figures");
+  const svg = frame(x, y, COST[cost] + (log ? " (logarithmic)" : ""), table.metric, short, table.metric + " against " + COST[cost] + ", " + rows.length + " rows; the table has the same values");
   const sizes = [...new Set(rows.map((p) => p.r.n_train))];
   for (const [k, size] of kinds.flatMap((_, k) => sizes.map((n) => [k, n]))) {
     const on = rows.filter((p) => kind(p) === k && p.r.n_train === size && p.r.front.includes(cost)).sort((a, b) => a.x - b.x);
@@ -48,9 +48,9 @@ function scatter(table, cost, small) {
   }
   const taken = [];
   for (const p of [...rows].sort((a, b) => a.r.front.includes(cost) - b.r.front.includes(cost))) {
-    const front = p.r.front.includes(cost), said = p.r.name + "\n" + p.r.text + (p.r.ci ? "  (" + interval(...p.r.ci) + ")" : "") + "\n" + short(p.x) + " " + COST[cost] + (sizes.length > 1 ? ", trained on " + count(p.r.n_train, "example") : "") + (front ? "\non the front: none as good for less" : "");
+    const front = p.r.front.includes(cost), label = p.r.name + "\n" + p.r.text + (p.r.ci ? "  (" + interval(...p.r.ci) + ")" : "") + "\n" + short(p.x) + " " + COST[cost] + (sizes.length > 1 ? ", trained on " + count(p.r.n_train, "example") : "") + (front ? "\non the Pareto front" : "");
     svg.append(s("path", { class: "point", d: SHAPES[kind(p) % 4](x(p.x), y(p.r.mean), front ? 5.5 : 4.2), fill: "var(--c" + (kind(p) % 8) + ")", "fill-opacity": front ? 1 : 0.45,
-      tabindex: front ? 0 : null, role: front ? "img" : null, "aria-label": front ? said.replace(/\n/g, ", ") : null, ...tipped(said) }));
+      tabindex: front ? 0 : null, role: front ? "img" : null, "aria-label": front ? label.replace(/\n/g, ", ") : null, ...tipped(label) }));
     if (front) taken.push({ x: x(p.x), y: y(p.r.mean), text: p.r.short });
   }
   labels(svg, taken, rows.map((p) => ({ x: x(p.x), y: y(p.r.mean) })));
@@ -59,7 +59,7 @@ function scatter(table, cost, small) {
   return [h("div", {}, svg), legend];
 }
 
-// names of the points on the front, where they hide neither each other nor another point
+// names of the points on the front, unless they would overlap each other or another point
 function labels(svg, points, all) {
   const boxes = [];
   for (const p of points.sort((a, b) => a.y - b.y)) {
@@ -91,14 +91,14 @@ function curves(table) {
     const line = points.filter((p) => p.line === name), color = "var(--c" + k + ")", nudge = (k - (shown.length - 1) / 2) * 3;
     svg.append(s("path", { class: "line", stroke: color, d: line.map((p, j) => (j ? "L" : "M") + (x(p.n_train) + nudge) + " " + y(p.mean)).join("") }));
     for (const p of line) {
-      const said = name + "\n" + p.n_train + " examples: " + score(p.mean) + (known(p.ci_low) ? " (" + interval(p.ci_low, p.ci_high) + ")" : "") + ", n = " + p.n;
+      const label = name + "\n" + p.n_train + " examples: " + score(p.mean) + (known(p.ci_low) ? " (" + interval(p.ci_low, p.ci_high) + ")" : "") + ", n = " + p.n;
       if (known(p.ci_low)) svg.append(s("line", { x1: x(p.n_train) + nudge, x2: x(p.n_train) + nudge, y1: y(p.ci_low), y2: y(p.ci_high), stroke: color, "stroke-opacity": 0.5, "stroke-width": 1.6 }));
-      svg.append(s("path", { class: "point", d: SHAPES[k % 4](x(p.n_train) + nudge, y(p.mean), 4.4), fill: color, ...tipped(said) }));
+      svg.append(s("path", { class: "point", d: SHAPES[k % 4](x(p.n_train) + nudge, y(p.mean), 4.4), fill: color, ...tipped(label) }));
     }
   });
   return [h("div", {}, svg),
     h("ul", { class: "legend" }, shown.map((name, k) => h("li", {}, s("svg", { width: 12, height: 12 }, s("path", { d: SHAPES[k % 4](6, 6, 4), fill: "var(--c" + k + ")" })), name))),
-    names.length > 8 && h("p", { class: "soft small" }, "8 of " + names.length + " lines; harness leaderboard --curve lists all.")];
+    names.length > 8 && h("p", { class: "soft small" }, "8 of " + names.length + " lines are shown; harness leaderboard --curve lists all.")];
 }
 
 function effect(d, to) {

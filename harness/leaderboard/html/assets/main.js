@@ -1,12 +1,12 @@
-// What is shown: one task at a time, all of them on paper.
+// The page shows one task at a time, and all of them when printed.
 const main = document.getElementById("main");
 const tables = DATA.tables;
-const views = tables.map((t) => ({ sort: "", down: false, filter: "", tied: false, chosen: [], cost: "train_seconds", a: null, b: null }));
+const views = tables.map((t) => ({ sort: "", down: false, filter: "", tied: false, selected: [], cost: "train_seconds", a: null, b: null }));
 tables.forEach((t, k) => {
   const scored = t.rows.filter((r) => known(r.mean));
   if (scored.length && scored[0].tied) scored[0].first = true;
   else if (scored.length) scored[0].first = scored.length > 1;
-  if (t.pairs) views[k].chosen = t.chosen.length ? t.chosen.filter((i) => t.pairs.rows.includes(i)) : t.pairs.rows.slice(0, 3);
+  if (t.pairs) views[k].selected = t.selected.length ? t.selected.filter((i) => t.pairs.rows.includes(i)) : t.pairs.rows.slice(0, 3);
 });
 let current = 0;
 
@@ -21,8 +21,8 @@ function leadText(t) {
   const best = scored[0], tied = scored.filter((r) => r.tied && r !== best).length;
   return h("p", { class: "lead" }, h("strong", {}, best.short), " has the best mean, ", h("span", { class: "num" }, score(best.mean)),
     best.ci && h("span", { class: "num soft" }, " (" + interval(...best.ci) + ")"),
-    tied > 0 ? "; a paired test cannot tell " + count(tied, "other row") + " from it." : best.tied ? "; a paired test tells every other tested row from it." : ".",
-    known(best.tried) && best.tried > 1 ? " Chosen on dev from " + best.tried + " variants." : "");
+    tied > 0 ? ". " + count(tied, "other row") + (tied === 1 ? " is" : " are") + " not significantly different." : best.tied ? ", significantly better than every other row tested." : ".",
+    known(best.tried) && best.tried > 1 ? " Selected on dev from " + best.tried + " variants." : "");
 }
 const COSTS_OF_A_DEVICE = ["encode_seconds", "train_seconds", "eval_seconds", "peak_memory_mb"];
 function costs(t, view) {
@@ -36,21 +36,21 @@ function panel(title, about, ...inside) {
 }
 function task(k) {
   const t = tables[k], view = views[k], pairBox = h("div", { class: "compared" });
-  const repaint = () => pairBox.replaceChildren(...[compared(t, view.chosen)].flat());
+  const repaint = () => pairBox.replaceChildren(...[compared(t, view.selected)].flat());
   repaint();
   const sliced = t.slices && t.slices.rows.length, several = t.rows.filter((r) => known(r.mean)).length > 1;
   return h("div", { class: "task" },
     h("section", {}, h("h2", {}, t.task), h("p", { class: "soft" }, t.title.split(" | ").slice(1).join(" · "), t.partial && h("strong", { class: "bad" }, " PARTIAL: run with a limit on examples")),
       leadText(t), t.common && h("p", { class: "soft small" }, "In all rows: ", h("code", {}, t.common)), board(t, view, repaint), list(t.notes)),
-    several && panel("Compared", null, pairBox),
+    several && panel("Pairwise comparisons", null, pairBox),
     h("div", { class: "two" },
-      t.heat && panel("Encoders and strategies", "The stronger the colour, the better. Where there are several variants, dev chose." + (known(t.heat.size) ? " Trained on " + count(t.heat.size, "example") + "." : ""), heat(t)),
-      several && panel("Score and cost", "Dashed: the Pareto front within one kind of device" + (new Set(t.rows.map((r) => r.n_train).filter(known)).size > 1 ? " and one size of the training set" : "") + "; no other row is as good for less.", costs(t, view)),
-      t.curves.length > 0 && panel("Over the size of the training set", "Means with their intervals of 95 %. Each size is one choice of examples, the same for all seeds.", curves(t)),
-      t.mixes.length > 0 && panel("Layers", "Share of each layer in the learnt mix, mean over seeds.", mixes(t))),
-    sliced && panel("By slice", t.metric + " on the examples of each tag, the best " + count(t.slices.rows.length, "row") + "; small: 95 %.", slices(t)),
-    t.disagree && panel("Where two rows disagree", "Predictions of one seed of each. Texts are not kept with predictions: the id names the example.", disagree(t, view)),
-    t.said.length > 0 && panel("Said by the cells", null, h("ul", { class: "notes" }, t.said.map(([text, n]) => h("li", {}, text + " (" + count(n, "cell") + ")")))));
+      t.heat && panel("Encoders and strategies", "Stronger colour is better. If there are several variants, the best on dev is shown." + (known(t.heat.size) ? " Trained on " + count(t.heat.size, "example") + "." : ""), heat(t)),
+      several && panel("Score against cost", "Dashed: Pareto front within one kind of device" + (new Set(t.rows.map((r) => r.n_train).filter(known)).size > 1 ? " and one training-set size" : "") + " (no other row is as good for less).", costs(t, view)),
+      t.curves.length > 0 && panel("Learning curves", "Means with 95 % confidence intervals. Each size is one random subset, the same for all seeds; the variance from sampling it is not in the intervals.", curves(t)),
+      t.mixes.length > 0 && panel("Layer weights", "Weight of each layer in the learned scalar mix, mean over seeds.", mixes(t))),
+    sliced && panel("Scores by slice", t.metric + " on the examples with each tag, for the best " + count(t.slices.rows.length, "row") + ", with 95 % confidence intervals.", slices(t)),
+    t.disagreements && panel("Where two rows disagree", "Predictions of one seed per row. Predictions do not contain texts; examples are identified by id.", disagreements(t, view)),
+    t.run_notes.length > 0 && panel("Run notes", null, h("ul", { class: "notes" }, t.run_notes.map(([text, n]) => h("li", {}, text + " (" + count(n, "cell") + ")")))));
 }
 
 function show(k, move) {
@@ -59,7 +59,7 @@ function show(k, move) {
   main.replaceChildren(task(k));
   fitBoards();
   document.querySelectorAll("nav button").forEach((b, j) => b.setAttribute("aria-current", String(j === k)));
-  if (move) try { history.replaceState(null, "", "#task=" + encodeURIComponent(label(tables[k]))); } catch (e) { /* a page without an address */ }
+  if (move) try { history.replaceState(null, "", "#task=" + encodeURIComponent(label(tables[k]))); } catch (e) { /* a page without a URL */ }
 }
 function theme(name) {
   document.documentElement.dataset.theme = name;
@@ -67,25 +67,25 @@ function theme(name) {
   if (button) button.textContent = name === "dark" ? "Light" : "Dark";
 }
 const system = matchMedia("(prefers-color-scheme: dark)");
-let asked = null;
-try { asked = localStorage.getItem("harness-theme"); } catch (e) { /* no storage for files in some browsers */ }
-theme(asked || (system.matches ? "dark" : "light"));
-system.addEventListener("change", () => { if (!asked) theme(system.matches ? "dark" : "light"); });
+let chosenTheme = null;
+try { chosenTheme = localStorage.getItem("harness-theme"); } catch (e) { /* no storage for files in some browsers */ }
+theme(chosenTheme || (system.matches ? "dark" : "light"));
+system.addEventListener("change", () => { if (!chosenTheme) theme(system.matches ? "dark" : "light"); });
 
-const said = Object.entries(DATA.cells).map(([k, n]) => n + " " + k).join(", ");
+const cellCounts = "cells: " + Object.entries(DATA.cells).map(([k, n]) => n + " " + k).join(", ");
 document.getElementById("head").append(
-  h("div", { class: "top" }, h("div", {}, h("h1", {}, "Leaderboard"), h("p", { class: "soft" }, h("code", {}, DATA.folder), ", " + said + ", written " + DATA.made)),
+  h("div", { class: "top" }, h("div", {}, h("h1", {}, "Leaderboard"), h("p", { class: "soft" }, h("code", {}, DATA.folder), " · " + cellCounts + " · written " + DATA.written)),
     h("button", { id: "theme", type: "button", class: "noprint", "aria-label": "switch between light and dark", onclick: () => {
-      asked = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-      try { localStorage.setItem("harness-theme", asked); } catch (e) { /* as above */ }
-      theme(asked);
+      chosenTheme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      try { localStorage.setItem("harness-theme", chosenTheme); } catch (e) { /* as above */ }
+      theme(chosenTheme);
     } })),
   tables.length > 0 && h("nav", { "aria-label": "tasks" }, tables.map((t, k) => h("button", { type: "button", onclick: () => show(k, true) }, label(t)))) || "");
 theme(document.documentElement.dataset.theme);
 document.getElementById("foot").append(...foot().filter(Boolean));
-const wanted = decodeURIComponent((location.hash.match(/task=(.*)/) || ["", ""])[1]);
-const first = Math.max(0, tables.findIndex((t) => label(t) === wanted));
-if (tables.length) show(first, false); else main.append(h("p", {}, "There is nothing to show."));
+const requested = decodeURIComponent((location.hash.match(/task=(.*)/) || ["", ""])[1]);
+const first = Math.max(0, tables.findIndex((t) => label(t) === requested));
+if (tables.length) show(first, false); else main.append(h("p", {}, "No records to show."));
 let width = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== width && tables.length) { width = innerWidth; show(current, false); } });
 addEventListener("beforeprint", () => main.replaceChildren(...tables.map((_, k) => task(k))));

@@ -1,4 +1,4 @@
-// The board of one task: sorting, filtering, seeds as dots on one scale, details of a row, rows to compare.
+// The table of one task: sorting, filtering, seeds as dots on one scale, details of a row, rows to compare.
 function domain(rows) {
   const all = rows.flatMap((r) => [...(r.ci || []), ...r.seeds.map((x) => x.test), r.mean]).filter(known);
   return all.length ? all : [0, 1];
@@ -7,9 +7,9 @@ function domain(rows) {
 const STRIP = 200;
 function strip(row, to, best) {
   const seeds = row.seeds.filter((x) => known(x.test));
-  const said = "mean " + score(row.mean) + (row.ci ? ", 95 % " + interval(...row.ci) : "") +
+  const label = "mean " + score(row.mean) + (row.ci ? ", 95 % confidence interval " + interval(...row.ci) : "") +
     ", seeds " + seeds.map((x) => score(x.test)).join(", ");
-  return s("svg", { width: STRIP, height: 20, viewBox: "0 0 " + STRIP + " 20", role: "img", "aria-label": said, class: "strip" },
+  return s("svg", { width: STRIP, height: 20, viewBox: "0 0 " + STRIP + " 20", role: "img", "aria-label": label, class: "strip" },
     known(best) && s("line", { class: "ref", x1: to(best), x2: to(best), y1: 0, y2: 20 }),
     row.ci && s("line", { class: "ci", x1: to(row.ci[0]), x2: to(row.ci[1]), y1: 10, y2: 10 }),
     seeds.map((x) => s("circle", { class: "seed", cx: to(x.test), cy: 10, r: 3.6 }, s("title", {}, "seed " + x.seed + ": " + score(x.test)))),
@@ -21,7 +21,7 @@ function stripAxis(to) {
     marks.map((t) => s("text", { x: to(t), y: 11, "text-anchor": "middle" }, String(Number(t.toPrecision(4))))));
 }
 
-const LOST = (r) => [r.degenerate && count(r.degenerate, "seed") + " gave one answer for all", r.lost && r.lost + " lost"].filter(Boolean).join(", ");
+const seedNote = (r) => [r.degenerate && count(r.degenerate, "degenerate seed"), r.failed_or_skipped && r.failed_or_skipped + " failed or skipped"].filter(Boolean).join(", ");
 function columns(table, to, best) {
   const rows = table.rows, out = [];
   for (const label of table.labels) {
@@ -30,24 +30,24 @@ function columns(table, to, best) {
   }
   out.push({ key: "name", text: "model", cls: "merged name", get: (r) => r.name, show: (r) => [soft(r.short), known(r.mean) && strip(r, to, best)] });
   out.push({ key: "mean", text: table.metric, cls: "r num score", down: table.maximize, get: (r) => r.mean, show: (r) => [scoreText(r), " ", phoneMark(r)] });
-  out.push({ key: "strip", text: "seeds, mean, 95 %", cls: "opt", head: stripAxis(to), show: (r) => known(r.mean) && strip(r, to, best) });
+  out.push({ key: "strip", text: "seeds, mean, 95 % CI", cls: "opt", head: stripAxis(to), show: (r) => known(r.mean) && strip(r, to, best) });
   const more = [
-    ["ci", "95 %", "r num wide shed5 ci", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.kind === "examples only" ? "*" : r.kind === "seeds and examples" ? "" : "+")],
+    ["ci", "95 % CI", "r num wide shed5 ci", (r) => (r.ci ? r.ci[0] : null), (r) => r.ci && interval(...r.ci) + (r.ci_kind === "examples only" ? "*" : r.ci_kind === "seeds and examples" ? "" : "+")],
     ["tied", "best", "opt", (r) => (known(r.tied) ? Number(r.tied) : null), mark],
-    ["err", "less error", "r num opt", (r) => r.err, (r) => known(r.err) && (100 * r.err).toFixed(1) + " %"],
+    ["error_reduction", "rel. error reduction", "r num opt", (r) => r.error_reduction, (r) => known(r.error_reduction) && (100 * r.error_reduction).toFixed(1) + " %"],
     ["p", "p", "r num opt", (r) => r.p, (r) => known(r.p) && pvalue(r.p)],
     ["n", "n", "r num opt", (r) => r.n, (r) => String(r.n)],
     ["dev", "dev", "r num wide shed4", (r) => r.dev, (r) => score(r.dev)],
     ["tried", "tried", "r num wide shed3", (r) => r.tried, (r) => known(r.tried) && String(r.tried)],
-    ["train", "train s", "r num wide shed2", (r) => r.costs.train_seconds, (r) => short(r.costs.train_seconds)],
-    ["trained", "trained", "r num wide shed1", (r) => r.costs.trained_parameters, (r) => short(r.costs.trained_parameters)],
-    ["lost", "note", "note opt", (r) => r.lost + r.degenerate, (r) => known(r.mean) && LOST(r)],
+    ["train", "training (s)", "r num wide shed2", (r) => r.costs.train_seconds, (r) => short(r.costs.train_seconds)],
+    ["trained", "trained parameters", "r num wide shed1", (r) => r.costs.trained_parameters, (r) => short(r.costs.trained_parameters)],
+    ["note", "note", "note opt", (r) => r.failed_or_skipped + r.degenerate, (r) => known(r.mean) && seedNote(r)],
   ];
   for (const [key, text, cls, get, show] of more) out.push({ key, text, cls, get, show });
   const text = (x) => [x].flat(3).some((y) => y && y !== "");
   return out.filter((c) => ["mean", "n", "name", "strip"].includes(c.key) || rows.some((r) => text(c.show(r))));
 }
-// columns that a row's details have too give way, one by one, until the table fits
+// columns that are also in a row's details are hidden one by one until the table fits
 const SHED = 5;
 function fitBoards() {
   for (const table of document.querySelectorAll("table.board")) {
@@ -64,7 +64,7 @@ function scoreText(r) {
 }
 function mark(r) {
   if (r.first) return h("span", { class: "pill best" }, "best");
-  return r.tied && h("span", { class: "pill tied", title: "a paired test cannot tell it from the best" }, "tied");
+  return r.tied && h("span", { class: "pill tied", title: "not significantly different from the best row" }, "tied");
 }
 function phoneMark(r) {
   const made = mark(r);
@@ -78,7 +78,7 @@ function board(table, view, redraw) {
   const cols = columns(table, to, best);
   const comparable = new Set(table.pairs ? table.pairs.rows : []);
   const body = h("tbody");
-  const told = h("span", { class: "soft small", role: "status", "aria-live": "polite" });
+  const shownRows = h("span", { class: "soft small", role: "status", "aria-live": "polite" });
   const lines = table.rows.map((row, i) => line(table, row, i, cols, comparable, view, redraw));
   const order = () => {
     const col = cols.find((c) => c.key === view.sort);
@@ -108,7 +108,7 @@ function board(table, view, redraw) {
       return words.every((w) => text.includes(w)) && (!view.tied || r.tied);
     });
     body.replaceChildren(...shown.flatMap((i) => lines[i].nodes()));
-    told.textContent = shown.length === table.rows.length ? count(shown.length, "row") : shown.length + " of " + count(table.rows.length, "row");
+    shownRows.textContent = shown.length === table.rows.length ? count(shown.length, "row") : shown.length + " of " + count(table.rows.length, "row");
     heads.forEach((th, k) => {
       if (cols[k].key === view.sort) th.setAttribute("aria-sort", view.down ? "descending" : "ascending");
       else th.removeAttribute("aria-sort");
@@ -120,10 +120,10 @@ function board(table, view, redraw) {
   paint();
   return [
     h("div", { class: "bar noprint" }, search,
-      table.rows.some((r) => r.tied) && h("label", { class: "check" }, onlyTied, "best and tied only"), told),
+      table.rows.some((r) => r.tied) && h("label", { class: "check" }, onlyTied, "best and tied only"), shownRows),
     h("div", { class: "scroll" }, h("table", { class: "board" },
       h("caption", { class: "soft small", style: { "text-align": "left", "padding-bottom": "6px" } },
-        "Dots are seeds, the upright line is their mean, the bar its interval of 95 %; dotted: the best mean."),
+        "Dots: seeds. Vertical line: their mean. Horizontal bar: its 95 % confidence interval. Dotted line: the best mean."),
       h("thead", {}, h("tr", {}, h("th", { class: "tools", scope: "col", "aria-label": "compare and details" }), heads)), body)),
   ];
 }
@@ -142,18 +142,18 @@ function line(table, row, i, cols, comparable, view, redraw) {
       more.textContent = open ? "−" : "+";
       if (open) made.tr.after(made.nodes()[1]); else made.detail.remove();
     } }, "+");
-    const box = comparable.has(i) && h("input", { type: "checkbox", checked: view.chosen.includes(i), "aria-label": "compare " + row.name,
+    const box = comparable.has(i) && h("input", { type: "checkbox", checked: view.selected.includes(i), "aria-label": "compare " + row.name,
       title: "compare this row with others", "data-compare": i, onchange: (e) => {
-        view.chosen = e.target.checked ? [...view.chosen, i].sort((a, b) => a - b) : view.chosen.filter((k) => k !== i);
+        view.selected = e.target.checked ? [...view.selected, i].sort((a, b) => a - b) : view.selected.filter((k) => k !== i);
         redraw();
       } });
     return h("tr", { class: "row" + (known(row.mean) ? "" : " unscored") + (row.first ? " top1" : "") },
       h("td", { class: "tools" }, h("span", {}, box || h("span", { class: "gap" }), more)),
       known(row.mean) ? cols.map((c) => h("td", { class: c.cls }, c.show(row))) : unscored());
   }
-  // what is missing takes the place of the figures
+  // the reason takes the place of the scores
   function unscored() {
-    const at = cols.findIndex((c) => c.key === "mean") + 1, why = [LOST(row), row.notes[0] && cut(row.notes[0], 160)];
+    const at = cols.findIndex((c) => c.key === "mean") + 1, why = [seedNote(row), row.notes[0] && cut(row.notes[0], 160)];
     return [cols.slice(0, at).map((c) => h("td", { class: c.cls }, c.show(row))),
       at < cols.length && h("td", { class: "note opt", colspan: cols.length - at }, why.filter(Boolean).join(": "))];
   }
@@ -164,14 +164,14 @@ function detail(table, row, span) {
   const seeds = h("table", {}, h("thead", {}, h("tr", {}, ["seed", "test", "dev", "epoch", ""].map((t) => h("th", { class: t ? "r" : "" }, t)))),
     h("tbody", {}, row.seeds.map((x) => h("tr", {}, h("td", { class: "r num" }, x.seed), h("td", { class: "r num" }, score(x.test)),
       h("td", { class: "r num" }, score(x.dev)), h("td", { class: "r num" }, known(x.epoch) && x.epoch + "/" + x.epochs),
-      h("td", { class: x.status === "complete" ? "soft" : "bad" }, x.status === "complete" ? x.said : x.status)))));
+      h("td", { class: x.status === "complete" ? "soft" : "bad" }, x.status === "complete" ? x.degenerate : x.status)))));
   const costs = Object.entries(COST).filter(([key]) => known(row.costs[key])).map(([key, text]) => [
-    h("dt", {}, text), h("dd", { class: "num" }, short(row.costs[key]), row.front.includes(key) && h("span", { class: "soft" }, "  no better row for less"))]);
+    h("dt", {}, text), h("dd", { class: "num" }, short(row.costs[key]), row.front.includes(key) && h("span", { class: "soft" }, "  on the Pareto front"))]);
   return h("tr", { class: "detail" }, h("td", { colspan: span }, h("p", {}, h("strong", {}, row.name)), h("div", { class: "facts" },
     h("div", {}, h("h4", {}, "Seeds"), seeds),
-    known(row.mean) && h("div", {}, h("h4", {}, "Cost, mean over seeds, " + row.device), h("dl", {}, costs)),
+    known(row.mean) && h("div", {}, h("h4", {}, "Cost (mean over seeds), " + row.device), h("dl", {}, costs)),
     h("div", {}, h("h4", {}, "Cell"), h("dl", {}, h("dt", {}, "id"), h("dd", {}, h("code", {}, row.cell)),
       known(row.dev) && [h("dt", {}, "dev"), h("dd", { class: "num" }, score(row.dev))], known(row.tried) && [h("dt", {}, "tried"), h("dd", {}, row.tried)],
-      row.ci && [h("dt", {}, "95 %"), h("dd", {}, interval(...row.ci) + ", over " + row.kind)], row.why && [h("dt", {}, "no interval"), h("dd", {}, row.why)],
-      LOST(row) && [h("dt", {}, "seeds"), h("dd", {}, LOST(row))], row.notes.length > 0 && [h("dt", {}, "note"), h("dd", {}, row.notes.join("; "))])))));
+      row.ci && [h("dt", {}, "95 % CI"), h("dd", {}, interval(...row.ci) + ", over " + row.ci_kind)], row.no_interval && [h("dt", {}, "no interval"), h("dd", {}, row.no_interval)],
+      seedNote(row) && [h("dt", {}, "seeds"), h("dd", {}, seedNote(row))], row.notes.length > 0 && [h("dt", {}, "note"), h("dd", {}, row.notes.join("; "))])))));
 }
