@@ -13,13 +13,13 @@ import pytest
 from harness.cli.ensemble import by_seed
 from harness.cli.main import main
 from harness.core.instantiate import build
-from harness.data.averaging import log_mean
 from harness.data.text import Example, Text
 from harness.ensemble import combine
 from harness.errors import HarnessError
 from harness.records.predictions import read_predictions, write_predictions
 from harness.records.record import Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction
+from harness_tasks.averaging import log_mean
 from harness_tasks.classification.averaging import average_classes
 from harness_tasks.span_qa.averaging import average_spans
 from harness_tasks.tagging.averaging import average_labels

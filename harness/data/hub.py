@@ -1,16 +1,19 @@
-"""Data sets of the Hugging Face hub as tables. ``datasets`` is imported only when one is read.
+"""Data sets of the Hugging Face hub as tables, loaded with ``datasets``, which is imported only when needed.
 
-A set that is still a loading script is read from the Parquet export that the hub keeps of it
-(``revision="refs/convert/parquet"``).
+A data set that still has a loading script is read from the Parquet export that the hub keeps of it
+(``revision="refs/convert/parquet"``), so no code of a data set is ever executed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from harness.data.tables import Table
+from harness.data.tables import DataTable, class_names
 from harness.errors import HarnessError, did_you_mean
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 PARQUET = "refs/convert/parquet"
 _USUAL = {"train": ("train",), "dev": ("validation", "dev", "valid"), "test": ("test",)}
@@ -22,13 +25,13 @@ def load_hub(
     *,
     config: str | None = None,
     revision: str | None = None,
-) -> dict[str, Table]:
-    """Tables by role.
+) -> dict[str, DataTable]:
+    """Load tables by role.
 
     Args:
         dataset: id on the hub, ``owner/name``.
         splits: the data set's own split for each role (``{"train": "train", "dev": "validation"}``); None =
-            those of the usual names that are there.
+            the usual names that exist.
         config: the data set's configuration, if it has several.
         revision: branch, tag or commit.
 
@@ -40,29 +43,33 @@ def load_hub(
     for role, split in (splits or _usual(loaded)).items():
         if split not in loaded:
             raise HarnessError(
-                f"hub data set {dataset} has no split {split!r}; {did_you_mean(split, loaded)}"
+                f"hub data set {dataset} has no split {split!r}; {did_you_mean(split, list(loaded))}"
             )
         tables[role] = _table(loaded[split], f"{dataset} ({split})")
     return tables
 
 
-def _usual(loaded: Mapping[str, Any]) -> dict[str, str]:
+def _usual(loaded: Mapping[str, Dataset]) -> dict[str, str]:
     return {role: name for role, names in _USUAL.items() for name in names[::-1] if name in loaded}
 
 
-def _load(dataset: str, config: str | None, revision: str | None) -> Mapping[str, Any]:
-    import datasets
-
-    options: dict[str, Any] = {"revision": revision} if revision else {}
+def _load(dataset: str, config: str | None, revision: str | None) -> Mapping[str, Dataset]:
     try:
-        return datasets.load_dataset(dataset, config, **options)
+        return _download(dataset, config, revision)
     except Exception as first:
         if not _is_script(first) or revision:
             raise _readable(dataset, first) from first
     try:
-        return datasets.load_dataset(dataset, config, revision=PARQUET)
+        return _download(dataset, config, PARQUET)
     except Exception as second:
         raise _readable(dataset, second) from second
+
+
+def _download(dataset: str, config: str | None, revision: str | None) -> Mapping[str, Dataset]:
+    import datasets
+
+    loaded: Mapping[str, Dataset] = datasets.load_dataset(dataset, config, revision=revision)
+    return loaded
 
 
 def _is_script(error: Exception) -> bool:
@@ -72,17 +79,16 @@ def _is_script(error: Exception) -> bool:
 
 
 def _readable(dataset: str, error: Exception) -> HarnessError:
-    """One message for the many ways in which the hub, the network or the cache can say no."""
+    """One message for the many errors of the hub, the network and the cache."""
     lines = str(error).strip().splitlines()
-    said = f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+    cause = f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
     return HarnessError(
-        f"hub data set {dataset} could not be loaded ({said}). Without the hub, download it elsewhere "
+        f"hub data set {dataset} could not be loaded ({cause}). Without the hub, download it elsewhere "
         "and give its files: task.path=FOLDER, or task.train=FILE task.test=FILE"
     )
 
 
-def _table(data: Any, source: str) -> Table:
-    inner = {c: getattr(f, "feature", f) for c, f in data.features.items()}  # of a list: what it lists
-    names = {c: list(f.names) for c, f in inner.items() if getattr(f, "names", None)}
+def _table(data: Dataset, source: str) -> DataTable:
     rows = data.to_list()
-    return Table(source, list(data.column_names), rows, list(range(1, len(rows) + 1)), "row", names)
+    at = list(range(1, len(rows) + 1))
+    return DataTable(source, list(data.column_names), rows, at, "row", class_names(data.features))

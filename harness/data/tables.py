@@ -1,8 +1,14 @@
-"""Rows of labelled data out of csv, tsv, jsonl, json, Parquet and plain ``label text`` lines.
+"""Rows of labelled data from csv, tsv, jsonl, json, Parquet, Arrow and plain ``label text`` files.
 
-A value stays what the file says: no text is ever taken for a missing value, no label for a number. tsv files
-are read with quoting off, as GLUE-style data are written; csv files with doubled quotes and quoted line
-breaks (RFC 4180).
+Values are kept as the file has them: no text is taken for a missing value, no label for a number. tsv files
+are read without quoting, as GLUE-style data are written; csv files with doubled quotes and quoted line breaks
+(RFC 4180).
+
+Parquet and Arrow files are memory-mapped by pyarrow and ``datasets``. Text formats are parsed here, because the
+readers of ``datasets`` (pandas and pyarrow) change data without notice: they turn the texts ``NA`` and ``null``
+into missing values and numeric labels into numbers, always treat quotes in tsv files as marks, assume UTF-8,
+unify the types of JSON lines, and do not report the line of a bad row. CoNLL and SQuAD files, which ``datasets``
+reads by loading scripts only, are parsed by the tasks for the same reasons.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +33,7 @@ _SUFFIXES = {
     ".ndjson": "jsonl",
     ".json": "json",
     ".parquet": "parquet",
+    ".arrow": "arrow",
     ".ft": "fasttext",
 }
 FASTTEXT = "__label__"
@@ -34,7 +41,7 @@ Line = tuple[int, Any]
 
 
 @dataclass(slots=True)
-class Table:
+class DataTable:
     """Rows of one file or one split of a hub data set.
 
     Attributes:
@@ -61,7 +68,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How files are read.
 
     Attributes:
@@ -87,7 +94,7 @@ class Reading:
             raise HarnessError(f"delimiter {self.delimiter!r}: give one character")
 
 
-def read_table(path: Path, how: Reading | None = None, *, notes: list[str] | None = None) -> Table:
+def read_table(path: Path, how: ReadOptions | None = None, *, notes: list[str] | None = None) -> DataTable:
     """All rows of a file (``.gz`` too).
 
     Args:
@@ -98,10 +105,13 @@ def read_table(path: Path, how: Reading | None = None, *, notes: list[str] | Non
     Raises:
         HarnessError: names file, line and what is wrong with it.
     """
-    how = how or Reading()
+    how = how or ReadOptions()
+    binary = how.format or _by_name(path)
+    if binary in _BINARY_READERS and path.is_file() and path.suffix.lower() != ".gz":
+        return _BINARY_READERS[binary](path)
     data = read_bytes(path)
-    if (how.format or _by_name(path)) == "parquet" or (how.format is None and data.startswith(b"PAR1")):
-        return _parquet(data, path)
+    if binary == "parquet" or (how.format is None and data.startswith(b"PAR1")):
+        return _parquet(path, data)
     text = decode(data, path=path, encoding=how.encoding, notes=notes)
     kind = how.format or _by_name(path) or _sniff(text, how)
     if not text.strip():
@@ -114,7 +124,7 @@ def _by_name(path: Path) -> str | None:
     return _SUFFIXES.get(name.suffix.lower())
 
 
-def _sniff(text: str, how: Reading) -> str:
+def _sniff(text: str, how: ReadOptions) -> str:
     """Format of a text whose name says nothing."""
     first = next((line for line in text.split("\n") if line.strip()), "")
     if first.startswith(FASTTEXT):
@@ -136,7 +146,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _separated(text: str, path: Path, how: Reading, *, tabs: bool) -> Table:
+def _separated(text: str, path: Path, how: ReadOptions, *, tabs: bool) -> DataTable:
     delimiter = how.delimiter or ("\t" if tabs else ",")
     quoting = not tabs if how.quoting is None else how.quoting
     rows = _quoted(text, path, delimiter) if quoting else _unquoted(text, delimiter)
@@ -146,7 +156,7 @@ def _separated(text: str, path: Path, how: Reading, *, tabs: bool) -> Table:
         first = [(at, header)]
         header = list(how.columns)
     columns = _names(header, path)
-    table = Table(str(path), columns, [], [])
+    table = DataTable(str(path), columns, [], [])
     for at, cells in [*first, *rows]:
         table.rows.append(dict(zip(columns, _fit(cells, columns, path, at), strict=True)))
         table.at.append(at)
@@ -205,7 +215,7 @@ def _fit(cells: list[str], columns: list[str], path: Path, at: int) -> list[str]
     return cells
 
 
-def _jsonl(text: str, path: Path, how: Reading) -> Table:
+def _jsonl(text: str, path: Path, how: ReadOptions) -> DataTable:
     rows: list[Line] = []
     for at, line in _lines(text):
         try:
@@ -215,7 +225,7 @@ def _jsonl(text: str, path: Path, how: Reading) -> Table:
     return _records(rows, path, unit="line")
 
 
-def _json(text: str, path: Path, how: Reading) -> Table:
+def _json(text: str, path: Path, how: ReadOptions) -> DataTable:
     try:
         data = json.loads(text)
     except ValueError as e:
@@ -239,27 +249,27 @@ def _starts_with_object(text: str) -> bool:
     return text.lstrip().startswith("{") and _is_json(text.lstrip().split("\n", 1)[0])
 
 
-def _records(rows: list[Line], path: Path, *, unit: str) -> Table:
+def _records(rows: list[Line], path: Path, *, unit: str) -> DataTable:
     columns: dict[str, None] = {}
     for at, row in rows:
         if not isinstance(row, dict):
             raise HarnessError(f"{path}, {unit} {at}: {row!r:.40} is not an object with named values")
         columns.update(dict.fromkeys(row))
-    return Table(str(path), list(columns), [row for _, row in rows], [at for at, _ in rows], unit)
+    return DataTable(str(path), list(columns), [row for _, row in rows], [at for at, _ in rows], unit)
 
 
-def _label_text(text: str, path: Path, how: Reading) -> Table:
+def _label_text(text: str, path: Path, how: ReadOptions) -> DataTable:
     lines = list(_lines(text))
     blank = "\t" if all("\t" in line for _, line in lines) else " "
     rows = []
     for _, line in lines:
         label, _, rest = line.partition(blank)
         rows.append({"label": label, "text": rest})
-    return Table(str(path), ["label", "text"], rows, [at for at, _ in lines])
+    return DataTable(str(path), ["label", "text"], rows, [at for at, _ in lines])
 
 
-def _fasttext(text: str, path: Path, how: Reading) -> Table:
-    table = Table(str(path), ["label", "text"], [], [])
+def _fasttext(text: str, path: Path, how: ReadOptions) -> DataTable:
+    table = DataTable(str(path), ["label", "text"], [], [])
     for at, line in _lines(text):
         words = line.split(" ")
         labels = [w for w in words if w.startswith(FASTTEXT)]
@@ -273,32 +283,49 @@ def _fasttext(text: str, path: Path, how: Reading) -> Table:
     return table
 
 
-def _parquet(data: bytes, path: Path) -> Table:
+def _parquet(path: Path, data: bytes | None = None) -> DataTable:
+    """Read a Parquet file, or its decompressed ``data``."""
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+        source = path if data is None else pyarrow.BufferReader(data)
+        table = pyarrow.parquet.read_table(source, memory_map=data is None)
     except (pyarrow.ArrowInvalid, OSError) as e:
         raise HarnessError(f"{path}: not a Parquet file ({e})") from None
-    names = _class_names((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    names: dict[str, list[str]] = {}
+    if b"huggingface" in (table.schema.metadata or {}):  # an export of the hub: it names its classes
+        from datasets import Features
+
+        try:
+            names = class_names(Features.from_arrow_schema(table.schema))
+        except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
+            names = {}  # metadata of a version that this one cannot read
     rows = table.to_pylist()
-    return Table(str(path), table.column_names, rows, list(range(1, len(rows) + 1)), "row", names)
+    return DataTable(str(path), table.column_names, rows, list(range(1, len(rows) + 1)), "row", names)
 
 
-def _class_names(metadata: bytes) -> dict[str, list[str]]:
-    """Names of the classes a Parquet export of the hub keeps in its metadata."""
+def _arrow(path: Path) -> DataTable:
+    import pyarrow
+    from datasets import Dataset
+
     try:
-        features = json.loads(metadata).get("info", {}).get("features", {})
-        inner = {
-            k: f.get("feature") or f for k, f in features.items() if isinstance(f, dict)
-        }  # lists of classes
-        return {k: list(f["names"]) for k, f in inner.items() if isinstance(f, dict) and f.get("names")}
-    except (ValueError, AttributeError, TypeError):
-        return {}
+        data = Dataset.from_file(str(path))  # memory-mapped
+    except (pyarrow.ArrowInvalid, OSError, ValueError) as e:
+        raise HarnessError(f"{path}: not an Arrow file as datasets writes them ({e})") from None
+    rows = data.to_list()
+    at = list(range(1, len(rows) + 1))
+    return DataTable(str(path), list(data.column_names), rows, at, "row", class_names(data.features))
 
 
-_READERS: dict[str, Callable[[str, Path, Reading], Table]] = {
+def class_names(features: Mapping[str, object]) -> dict[str, list[str]]:
+    """Names of the classes of each column of numbered classes, or of lists of them."""
+    inner = {column: getattr(feature, "feature", feature) for column, feature in features.items()}
+    names = {column: getattr(feature, "names", None) for column, feature in inner.items()}
+    return {column: list(found) for column, found in names.items() if found}
+
+
+_READERS: dict[str, Callable[[str, Path, ReadOptions], DataTable]] = {
     "csv": lambda text, path, how: _separated(text, path, how, tabs=False),
     "tsv": lambda text, path, how: _separated(text, path, how, tabs=True),
     "jsonl": _jsonl,
@@ -306,4 +333,5 @@ _READERS: dict[str, Callable[[str, Path, Reading], Table]] = {
     "label_text": _label_text,
     "fasttext": _fasttext,
 }
-FORMATS = (*_READERS, "parquet")
+_BINARY_READERS: dict[str, Callable[[Path], DataTable]] = {"parquet": _parquet, "arrow": _arrow}
+FORMATS = (*_READERS, *_BINARY_READERS)

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.data.files import by_role, fingerprint, locate, open_text
-from harness.data.tables import Reading, Table, read_table
+from harness.data.files import fingerprint, open_text
+from harness.data.source import DataSource, by_role
+from harness.data.tables import DataTable, ReadOptions, read_table
 from harness.errors import HarnessError
 
 D10 = 'text,label\n"line one\nline two",pos\n"she said ""hi"", twice",neg\nnull,pos\nNA,neg\n,pos\n'
@@ -25,7 +26,7 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def column(table: Table, name: str) -> list[object]:
+def column(table: DataTable, name: str) -> list[object]:
     return [row[name] for row in table.rows]
 
 
@@ -45,7 +46,7 @@ def test_d12_tsv_reads_quotes_as_text(tmp_path: Path) -> None:
 
 def test_d12_quoting_is_an_option_of_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\n"two\nlines"\tx\n')
-    assert column(read_table(path, Reading(quoting=True)), "text") == ["two\nlines"]
+    assert column(read_table(path, ReadOptions(quoting=True)), "text") == ["two\nlines"]
 
 
 @pytest.mark.parametrize("content", [D10, D12], ids=["csv", "tsv"])
@@ -82,9 +83,9 @@ def test_old_mac_line_ends(tmp_path: Path) -> None:
 
 def test_wrong_or_unknown_encoding_names_file_and_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", b"fine\n\xff\n")
-    with pytest.raises(HarnessError, match=r"x\.txt, line 2: byte b'\\xff' is not utf-8"):
+    with pytest.raises(HarnessError, match=r"x\.txt, line 2: byte b'\\xff' is not valid utf-8"):
         open_text(path, encoding="utf-8")
-    with pytest.raises(HarnessError, match="encoding 'utf-9' is not known"):
+    with pytest.raises(HarnessError, match="unknown encoding 'utf-9'"):
         open_text(path, encoding="utf-9")
     with pytest.raises(HarnessError, match="not a text file"):
         open_text(write(tmp_path / "y.txt", b"a\0b"))
@@ -160,7 +161,7 @@ def test_fasttext_lines(tmp_path: Path) -> None:
 
 def test_columns_name_what_has_no_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", '"3","Title","Text, more"\n')
-    table = read_table(path, Reading(columns=["label", "title", "description"]))
+    table = read_table(path, ReadOptions(columns=["label", "title", "description"]))
     assert table.rows == [{"label": "3", "title": "Title", "description": "Text, more"}]
 
 
@@ -190,9 +191,9 @@ def test_surplus_empty_fields_are_dropped(tmp_path: Path) -> None:
 
 def test_unknown_format_is_named() -> None:
     with pytest.raises(HarnessError, match="did you mean jsonl"):
-        Reading(format="jsnl")
+        ReadOptions(format="jsnl")
     with pytest.raises(HarnessError, match="give one character"):
-        Reading(delimiter="||")
+        ReadOptions(delimiter="||")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -220,26 +221,44 @@ def test_locate_prefers_given_files_over_the_folder(tmp_path: Path) -> None:
         "files": {"train": ["train.tsv", "train.csv"], "test": ["test-*.parquet"]},
         "dev": str(tmp_path / "mine.csv"),
     }
-    found = locate(config)
-    assert by_role(found) == {
+    assert by_role(DataSource.of(config).locate()) == {
         "train": tmp_path / "train.csv",
         "dev": tmp_path / "mine.csv",
         "test": tmp_path / "test-0.parquet",
         "test-1": tmp_path / "test-1.parquet",
     }
-    assert "dev" not in locate(config | {"dev": "none"})
-    assert locate({}) == {}
+    assert "dev" not in DataSource.of(config | {"dev": "none"}).locate()
+    assert DataSource.of({"hub": "owner/name"}).locate() == {}
 
 
-def test_locate_says_what_is_missing(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"task\.train=.*no such file"):
-        locate({"train": str(tmp_path / "no.csv")})
+        DataSource.of({"train": str(tmp_path / "no.csv")}).locate()
     with pytest.raises(HarnessError, match=r"looked for a\.csv, b\.csv"):
-        locate({"path": str(tmp_path), "files": {"train": ["a.csv", "b.csv"]}})
+        DataSource.of({"path": str(tmp_path), "files": {"train": ["a.csv", "b.csv"]}}).locate()
     with pytest.raises(HarnessError, match="no such folder"):
-        locate({"path": str(tmp_path / "nowhere")})
+        DataSource.of({"path": str(tmp_path / "nowhere")}).locate()
     with pytest.raises(HarnessError, match="is a folder"):
-        locate({"train": str(tmp_path)})
+        DataSource.of({"train": str(tmp_path)}).locate()
+    with pytest.raises(HarnessError, match="no data: give task"):
+        DataSource.of({}).locate()
+    with pytest.raises(HarnessError, match=r"task\.test=none: a cell needs a test split"):
+        DataSource.of({"test": "none"})
+    with pytest.raises(HarnessError, match=r"task\.trian: unknown option, did you mean train"):
+        DataSource.of({"trian": "a.csv"})
+
+
+def test_arrow_files_of_datasets(tmp_path: Path) -> None:
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
+    data = Dataset.from_dict({"text": ["a", "NA"], "label": [1, 0]}, features=features)
+    data.save_to_disk(str(tmp_path / "saved"))
+    table = read_table(tmp_path / "saved" / "data-00000-of-00001.arrow")
+    assert column(table, "text") == ["a", "NA"]
+    assert (column(table, "label"), table.names) == ([1, 0], {"label": ["neg", "pos"]})
+    with pytest.raises(HarnessError, match="not an Arrow file"):
+        read_table(write(tmp_path / "b.arrow", "text"))
 
 
 def test_utf_32_is_known_by_its_mark(tmp_path: Path) -> None:

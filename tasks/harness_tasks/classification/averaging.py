@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.data.averaging import log_mean
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Prediction
+from harness_tasks.averaging import log_mean
 
 
 def average_classes(

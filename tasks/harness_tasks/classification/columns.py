@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.data.tables import Table
+from harness.data.tables import DataTable
 from harness.errors import HarnessError, did_you_mean
 
 LEVELS = ("coarse", "fine")
@@ -138,7 +138,7 @@ class Labels:
         if self.level not in (None, "coarse", "fine"):
             raise HarnessError(f"task.label_level={self.level}: {did_you_mean(str(self.level), LEVELS)}")
 
-    def read(self, table: Table, row: int, column: str) -> str:
+    def read(self, table: DataTable, row: int, column: str) -> str:
         """The class of a row.
 
         Raises:
@@ -165,7 +165,7 @@ class Labels:
         return label.split(":", 1)[0] if self.level == "coarse" else label
 
 
-def _as_text(value: Any, table: Table, row: int, column: str) -> str:
+def _as_text(value: Any, table: DataTable, row: int, column: str) -> str:
     if isinstance(value, str) and value.strip():
         return value.strip()
     if isinstance(value, float) and value.is_integer():
@@ -177,7 +177,7 @@ def _as_text(value: Any, table: Table, row: int, column: str) -> str:
     raise HarnessError(f"{table.where(row)}: the label (column {column}) {what}; each row needs one class")
 
 
-def read_tags(table: Table, row: int, column: str) -> tuple[str, ...]:
+def read_tags(table: DataTable, row: int, column: str) -> tuple[str, ...]:
     """The slices a row belongs to; an empty cell is none.
 
     Raises:
@@ -208,7 +208,7 @@ def target_columns(given: Names, *, texts: int) -> tuple[str, ...]:
     return names
 
 
-def read_place(table: Table, row: int, column: str) -> int:
+def read_word_index(table: DataTable, row: int, column: str) -> int:
     """Which word of its text is meant, counted from 0.
 
     Raises:
@@ -227,7 +227,7 @@ def read_place(table: Table, row: int, column: str) -> int:
     return place
 
 
-def read_text(table: Table, row: int, column: str, *, allow_empty: bool) -> str:
+def read_text(table: DataTable, row: int, column: str, *, allow_empty: bool) -> str:
     """A row's text, unchanged.
 
     Raises:

@@ -7,15 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from harness.data.files import by_role, is_none, locate
-from harness.data.splits import complete
+from harness.data.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
-from harness.data.tables import Reading
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
@@ -23,7 +21,7 @@ from harness.task import Head, HeadInput, Prediction, Splits
 from harness_tasks.classification import scoring
 from harness_tasks.classification.averaging import average_classes
 from harness_tasks.classification.columns import Columns, Labels, Names, target_columns
-from harness_tasks.classification.reader import Hub, Reader, Row, check_roles
+from harness_tasks.classification.reader import HUB_COLUMNS, LabelledRow, RowReader
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
@@ -31,47 +29,36 @@ if TYPE_CHECKING:
     from harness.data.tokens import TokenizedWindow
 
 
-def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
-    """Local files of the splits by role; none for hub data.
+def files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
+    """Local files of the splits by role; empty for a hub data set.
 
     Raises:
         HarnessError: a file is missing, or there is no data at all.
     """
-    check_roles(config)
-    found = locate(config)
-    if not found and not config.get("hub"):
-        name = config.get("name", "text_classification")
-        raise HarnessError(
-            f"task {name}: no data; give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME"
-        )
-    return by_role(found)
+    return by_role(DataSource.from_config(config, hub_columns=HUB_COLUMNS).locate())
 
 
 class TextClassification:
-    """See :class:`harness.task.Task`.
+    """One class per text or pair of texts; see :class:`harness.task.Task`.
 
     Args:
-        name: as in the results path.
+        name: name of the data set, used in the results path.
         kind: kind of task.
-        train, dev, test: files, patterns or lists of files. Null = look in ``path``, else cut from train;
-            ``dev=none`` = no dev split at all.
-        path: folder that holds local copies under the names in ``files``.
-        files: candidates for file names by split.
-        hub: id of a hub data set, or a mapping (:class:`~harness_tasks.classification.reader.Hub`); used when no
-            local files are given.
-        text, text_b, label, id: columns. Null = guessed (text, label), one text (text_b), numbered (id).
-        tags: column of slices, blanks between them or a list; null = none.
-        target: columns that say which word of each text is meant, counted from 0 as the common word splitter
-            counts; the head then sees the states of these words instead of a summary of the texts.
+        text, text_b, label, id: columns. Null = guessed (text, label), a single text (text_b), numbered (id).
+        tags: column of slices, separated by blanks or a list; null = none.
+        target: columns with the index of the target word in each text, counted from 0 as the common word
+            splitter counts; the head then reads the states of these words instead of a summary of the texts.
         label_names: class name of each raw label.
         label_level: ``coarse`` reads ``HUM:ind`` as ``HUM``.
-        labels: the classes; null = those of train. A class that train lacks can then still be predicted.
+        labels: the classes; null = those of train. A class that is absent from train can then be predicted.
         metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
-        class_weights: ``balanced`` weighs class k by n / (K n_k) in the loss; null = all alike.
-        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
-        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
-        format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
+        class_weights: ``balanced`` weights class k by n / (K n_k) in the loss; null = no weights.
         allow_empty: keep rows whose text is empty.
+        data: files, hub data set, splitting and reading, see :class:`harness.data.source.DataOptions`. ``hub``
+            may name the columns ``text`` and ``label`` (a mapping from label level to column).
+
+    Raises:
+        HarnessError: a value outside its range.
     """
 
     maximize = True
@@ -85,34 +72,20 @@ class TextClassification:
         *,
         name: str = "text_classification",
         kind: str = "text_classification",
-        train: Any = None,
-        dev: Any = None,
-        test: Any = None,
-        path: str | None = None,
-        files: Mapping[str, Any] | None = None,
-        hub: str | Mapping[str, Any] | None = None,
         text: Names = None,
         text_b: Names = None,
         label: Names = None,
         id: str | None = None,
         tags: Names = None,
         target: Names = None,
-        label_names: Mapping[Any, str] | None = None,
+        label_names: Mapping[object, object] | None = None,
         label_level: str | None = None,
-        labels: Sequence[Any] | None = None,
+        labels: Sequence[object] | None = None,
         metric: str = "accuracy",
-        positive: Any = None,
+        positive: object = None,
         class_weights: str | None = None,
-        dev_fraction: float = 0.1,
-        test_fraction: float = 0.1,
-        split_seed: int = 13,
-        train_size: int | None = None,
-        format: str | None = None,
-        encoding: str = "auto",
-        quoting: bool | None = None,
-        delimiter: str | None = None,
-        columns: Sequence[str] | None = None,
         allow_empty: bool = False,
+        **data: Unpack[DataOptions],
     ) -> None:
         scoring.check_metric(metric)
         if metric == "f1" and positive is None:
@@ -128,34 +101,17 @@ class TextClassification:
         self.labels: list[str] = []
         self.weights: list[float] | None = None
         self._declared = None if labels is None else [str(c) for c in labels]
-        self._fractions = {"dev": dev_fraction, "test": test_fraction}
-        self._seed, self._train_size = split_seed, train_size
-        self._no_dev = is_none(dev)
-        where = Columns(text, text_b, label, id, tags, target_columns(target, texts=self.n_texts))
-        self._target = bool(where.target)
+        self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
+        columns = Columns(text, text_b, label, id, tags, target_columns(target, texts=self.n_texts))
+        self._target = bool(columns.target)
         names = None if label_names is None else {str(k): str(v) for k, v in label_names.items()}
-        self._reader = Reader(
-            where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
-            hub=Hub.of(hub),
-            columns=where,
-            labels=Labels(names, label_level),
-            how=Reading(format, encoding, quoting, delimiter, columns, where.is_header),
-            allow_empty=allow_empty,
-        )
+        self._reader = RowReader(self._source, columns, Labels(names, label_level), allow_empty)
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and fit the classes on train as far as it is used; a limit then takes a seeded sample
         a split."""
         notes: list[str] = []
-        rows = complete(
-            self._reader.rows(notes),
-            no_dev=self._no_dev,
-            fractions=self._fractions,
-            seed=self._seed,
-            notes=notes,
-            stratify=lambda row: row.label,
-            train_size=self._train_size,
-        )
+        rows = self._source.complete(self._reader.rows(notes), notes, stratify=lambda row: row.label)
         report = self._fit(rows, notes)
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))
         return Splits(train, dev, test, notes=notes, report=report)
@@ -200,7 +156,7 @@ class TextClassification:
         absent = sorted({str(e.gold) for e in examples} - set(self.labels))
         return live_metrics([*self.labels, *absent], self.positive)
 
-    def _fit(self, rows: Mapping[str, Sequence[Row]], notes: list[str]) -> dict[str, float]:
+    def _fit(self, rows: Mapping[str, Sequence[LabelledRow]], notes: list[str]) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""
         counts = Counter(r.label for r in rows["train"])
         self.labels = self._declared or sorted(counts, key=_natural)
@@ -245,7 +201,7 @@ def _are_scores(labels: Iterable[str]) -> bool:
     return any("." in c for c in found) and all(_DECIMAL.fullmatch(c) for c in found)
 
 
-def _absent(rows: Mapping[str, Sequence[Row]], labels: Sequence[str], notes: list[str]) -> int:
+def _absent(rows: Mapping[str, Sequence[LabelledRow]], labels: Sequence[str], notes: list[str]) -> int:
     """Note every class that only dev or test has; it stays gold and no prediction can match it."""
     absent: set[str] = set()
     for role in ("dev", "test"):

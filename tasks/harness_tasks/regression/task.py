@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from harness.data.files import is_none
-from harness.data.splits import complete
+from harness.data.source import DataOptions, DataSource
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
-from harness.data.tables import Reading
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from harness_tasks.classification.columns import Columns, Labels, Names
-from harness_tasks.classification.reader import Hub, Reader, Row
+from harness_tasks.classification.reader import HUB_COLUMNS, LabelledRow, RowReader
 from harness_tasks.regression import scoring
 
 if TYPE_CHECKING:
@@ -28,19 +26,15 @@ if TYPE_CHECKING:
 
 
 class TextRegression:
-    """See :class:`harness.task.Task`.
+    """One number per text or pair of texts; see :class:`harness.task.Task`.
 
     Args:
-        name: as in the results path.
+        name: name of the data set, used in the results path.
         kind: kind of task.
-        train, dev, test, path, files, hub, text, text_b, id, tags: as in
+        text, text_b, id, tags, allow_empty, data: as in
             :class:`harness_tasks.classification.task.TextClassification`.
         label: column of the number; null = guessed.
         metric: ``pearson``, ``spearman`` or ``mse``.
-        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
-        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
-        format, encoding, quoting, delimiter, columns: see :class:`harness.data.tables.Reading`.
-        allow_empty: keep rows whose text is empty.
 
     Raises:
         HarnessError: an unknown metric.
@@ -56,28 +50,14 @@ class TextRegression:
         *,
         name: str = "text_regression",
         kind: str = "text_regression",
-        train: Any = None,
-        dev: Any = None,
-        test: Any = None,
-        path: str | None = None,
-        files: Mapping[str, Any] | None = None,
-        hub: str | Mapping[str, Any] | None = None,
         text: Names = None,
         text_b: Names = None,
         label: Names = None,
         id: str | None = None,
         tags: Names = None,
         metric: str = "pearson",
-        dev_fraction: float = 0.1,
-        test_fraction: float = 0.1,
-        split_seed: int = 13,
-        train_size: int | None = None,
-        format: str | None = None,
-        encoding: str = "auto",
-        quoting: bool | None = None,
-        delimiter: str | None = None,
-        columns: Sequence[str] | None = None,
         allow_empty: bool = False,
+        **data: Unpack[DataOptions],
     ) -> None:
         if metric not in scoring.METRICS:
             raise HarnessError(f"task.metric={metric}: {did_you_mean(metric, scoring.METRICS)}")
@@ -85,18 +65,9 @@ class TextRegression:
         self.maximize = metric != "mse"
         self.n_texts = 2 if text_b else 1
         self._scale: tuple[float, float] | None = None
-        self._fractions = {"dev": dev_fraction, "test": test_fraction}
-        self._seed, self._no_dev = split_seed, is_none(dev)
-        self._train_size = train_size
-        where = Columns(text, text_b, label, id, tags)
-        self._reader = Reader(
-            where={"train": train, "dev": dev, "test": test, "path": path, "files": files},
-            hub=Hub.of(hub),
-            columns=where,
-            labels=Labels(),
-            how=Reading(format, encoding, quoting, delimiter, columns, where.is_header),
-            allow_empty=allow_empty,
-        )
+        self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
+        columns = Columns(text, text_b, label, id, tags)
+        self._reader = RowReader(self._source, columns, Labels(), allow_empty)
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and the scale of train as far as it is used; a limit then takes a seeded sample a
@@ -107,14 +78,7 @@ class TextRegression:
                 whose numbers are all the same.
         """
         notes: list[str] = []
-        rows = complete(
-            self._reader.rows(notes),
-            no_dev=self._no_dev,
-            fractions=self._fractions,
-            seed=self._seed,
-            notes=notes,
-            train_size=self._train_size,
-        )
+        rows = self._source.complete(self._reader.rows(notes), notes)
         read = {role: [_number(row) for row in part] for role, part in rows.items()}
         values = np.array(read["train"])
         mean, std = float(values.mean()), float(values.std())
@@ -166,7 +130,7 @@ class TextRegression:
         return out
 
 
-def _number(row: Row) -> float:
+def _number(row: LabelledRow) -> float:
     try:
         value = float(row.label)
     except ValueError:
@@ -179,5 +143,5 @@ def _number(row: Row) -> float:
     return value
 
 
-def _example(row: Row, value: float) -> Example:
+def _example(row: LabelledRow, value: float) -> Example:
     return Example(row.id, tuple(Text.from_string(t) for t in row.texts), value, row.tags)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.files import decode, read_bytes
-from harness.data.tables import Table, read_table
+from harness.data.tables import DataTable, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness_tasks.span_qa.offsets import EXACT, locate_answer
@@ -66,7 +66,7 @@ def read_questions(paths: Sequence[Path], *, notes: list[str] | None = None) -> 
     return unique(questions)
 
 
-def from_table(table: Table) -> Iterator[Question]:
+def from_table(table: DataTable) -> Iterator[Question]:
     """Questions of flat rows; a row with an empty ``answers`` has no answer."""
     missing = [c for c in COLUMNS if c not in table.columns]
     if missing:

@@ -6,17 +6,18 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from harness.data.source import DataOptions
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.span_qa.averaging import average_spans
-from harness_tasks.span_qa.data import Source, read_splits
+from harness_tasks.span_qa.data import make_source, read_splits
 from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_question
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
@@ -30,22 +31,19 @@ METRICS = ("f1", "exact_match")
 
 
 class SpanQA:
-    """SQuAD v1.1, v2.0 and data sets in their format (see :class:`harness.task.Task`).
+    """SQuAD v1.1, v2.0 and data sets in their format; see :class:`harness.task.Task`.
 
     Args:
-        name: of the data set.
+        name: name of the data set, used in the results path.
+        kind: kind of task.
         metric: ``f1`` or ``exact_match``.
         f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD).
-        max_answer_tokens: longest answer that is predicted, in tokens of the encoder.
-        null_threshold: in data with questions that have no answer: "" is predicted when null's score exceeds
-            the best span's by more than this.
-        max_first: most tokens of a question in a joint row (64 as in the published BERT).
-        path: a folder with the files named in ``files``, or one file from which every split is cut.
-        train, dev, test: files; ``dev=none`` = no dev split at all.
-        files: names to look for in the folder, by split.
-        hub: id of a hub data set, or ``{id, config, revision, splits}``; used when no local file is given.
-        dev_fraction, test_fraction: of the questions, when the split has to be cut.
-        train_size: training questions that are used, see :func:`harness.data.splits.smaller`; null = all.
+        max_answer_tokens: maximum length of a predicted answer, in tokens of the encoder.
+        null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the best
+            span's by more than this.
+        max_first: maximum number of question tokens in a joint row (64 in the published BERT code).
+        data: files, hub data set and splitting, see :class:`harness.data.source.DataOptions`. ``path`` may be one
+            file from which every split is cut; ``test_fraction`` is 0.2 by default.
 
     Raises:
         HarnessError: a value outside its range.
@@ -67,15 +65,7 @@ class SpanQA:
         max_answer_tokens: int = 30,
         null_threshold: float = 0.0,
         max_first: int | None = 64,
-        path: str | None = None,
-        train: Any = None,
-        dev: Any = None,
-        test: Any = None,
-        files: Mapping[str, Any] | None = None,
-        hub: str | Mapping[str, Any] | None = None,
-        dev_fraction: float = 0.1,
-        test_fraction: float = 0.2,
-        train_size: int | None = None,
+        **data: Unpack[DataOptions],
     ) -> None:
         for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit, UNITS)):
             if value not in valid:
@@ -85,17 +75,7 @@ class SpanQA:
         self.name, self.kind, self.metric = name, kind, metric
         self.f1_unit, self.max_first = f1_unit, max_first
         self.max_answer_tokens, self.null_threshold = max_answer_tokens, null_threshold
-        self.source = Source(
-            path=path,
-            train=train,
-            dev=dev,
-            test=test,
-            files=files,
-            hub=hub,
-            dev_fraction=dev_fraction,
-            test_fraction=test_fraction,
-            train_size=train_size,
-        )
+        self.source = make_source(data)
         self._unanswerable: bool | None = None
 
     @property
@@ -107,7 +87,7 @@ class SpanQA:
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read the data, at most ``limit`` questions a split."""
-        splits, self._unanswerable = read_splits(self.source, most=limit)
+        splits, self._unanswerable = read_splits(self.source, max_questions=limit)
         return splits
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.averaging import log_mean
 from harness.errors import HarnessError
 from harness.task import Prediction
+from harness_tasks.averaging import log_mean
 from harness_tasks.tagging.schemes import bridge
 
 

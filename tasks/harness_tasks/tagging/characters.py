@@ -29,7 +29,7 @@ _BEHIND = re.compile(r"(.+)\+(\d+)")
 
 
 @dataclass(slots=True)
-class Loss:
+class ConversionLoss:
     """What a reading cannot say. ``entities`` in all; ``inside_words`` begin or end within a word; ``lost``
     do not come back from the labels of words."""
 
@@ -47,7 +47,7 @@ class Characters:
     """
 
     reading: str
-    loss: dict[str, Loss] = field(default_factory=dict)
+    loss: dict[str, ConversionLoss] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reading not in READINGS:
@@ -81,7 +81,7 @@ class Characters:
 
     def count(self, role: str, text: Text, labels: Sequence[str]) -> None:
         """Add an example of a split to :attr:`loss`."""
-        found, loss = entities(labels), self.loss.setdefault(role, Loss())
+        found, loss = entities(labels), self.loss.setdefault(role, ConversionLoss())
         bounds = _bounds(text) if self.reading == "words" else []
         starts, ends = {a for a, _ in bounds}, {b for _, b in bounds}
         back = set(entities(self.to_characters(text, self.to_tokens(text, labels))))
@@ -96,7 +96,7 @@ class Characters:
             return "labels of characters, each character a unit: no entity is lost"
         total = sum(x.entities for x in self.loss.values())
         lost = sum(x.lost for x in self.loss.values())
-        test = self.loss.get("test", Loss())
+        test = self.loss.get("test", ConversionLoss())
         return (
             f"labels of characters, words as tokens: {lost} of {total} entities cannot be said by labels of "
             f"words and are scored as missed ({test.lost} of {test.entities} in test)"

@@ -25,7 +25,7 @@ _COMMENT_KEY = re.compile(r"# ?(?:id|sent_id|text|tags|newdoc|newpar)(?:\s|=|$)"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnLayout:
     """How the columns of a file are to be read.
 
     Attributes:
@@ -79,7 +79,7 @@ class Parsed:
 
 
 def read_columns(
-    path: Path, *, layout: Layout | None = None, encoding: str = "auto", notes: list[str] | None = None
+    path: Path, *, layout: ColumnLayout | None = None, encoding: str = "auto", notes: list[str] | None = None
 ) -> Parsed:
     """Read one column file; ``encoding`` and ``notes`` as in :func:`harness.data.files.decode`.
 
@@ -88,13 +88,13 @@ def read_columns(
             content; a file without any sentence.
     """
     with open_text(path, encoding=encoding, notes=notes) as f:
-        parsed = parse_lines(f, source=str(path), layout=layout or Layout())
+        parsed = parse_lines(f, source=str(path), layout=layout or ColumnLayout())
     if not parsed.sentences:
         raise HarnessError(f"{path}: no sentences; expected one token and its label a line")
     return parsed
 
 
-def parse_lines(lines: Iterable[str], *, source: str, layout: Layout) -> Parsed:
+def parse_lines(lines: Iterable[str], *, source: str, layout: ColumnLayout) -> Parsed:
     """Parse lines; ``source`` is what error messages call the file."""
     rows = [line.rstrip() for line in lines]
     form = _Form.of(rows, layout)
@@ -123,13 +123,13 @@ def parse_lines(lines: Iterable[str], *, source: str, layout: Layout) -> Parsed:
 class _Form:
     """A layout together with what the file's rows have in common: the separator and the number of columns."""
 
-    layout: Layout
+    layout: ColumnLayout
     tab: bool
     width: int
     least: int
 
     @classmethod
-    def of(cls, rows: list[str], layout: Layout) -> _Form:
+    def of(cls, rows: list[str], layout: ColumnLayout) -> _Form:
         data = [r for r in rows if r and not _docstart(r)]
         tab = layout.separator == "tab"
         if layout.separator == "auto":

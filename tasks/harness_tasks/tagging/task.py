@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
-from harness.data.files import by_role
-from harness.data.splits import complete
+from harness.data.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
@@ -17,10 +16,10 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.tagging.averaging import average_labels
 from harness_tasks.tagging.characters import Characters
-from harness_tasks.tagging.columns import Layout, Sentence
+from harness_tasks.tagging.columns import ColumnLayout, Sentence
 from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
 from harness_tasks.tagging.scoring import FROM_STATS, example_stats, score_spans, score_tokens
-from harness_tasks.tagging.sources import Hub, Reader, Sink, is_none, locate_files
+from harness_tasks.tagging.sources import HUB_COLUMNS, ReadReport, SentenceReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,39 +44,37 @@ METRICS = (
 POOLINGS = ("first", "mean")
 
 
-def files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
-    """Local files of the splits by role; none for hub data.
+def files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
+    """Local files of the splits by role; empty for a hub data set.
 
     Raises:
         HarnessError: a file is missing, or there is no data at all.
     """
-    return by_role(locate_files(config, config.get("hub")))
+    return by_role(DataSource.from_config(config, hub_columns=HUB_COLUMNS).locate())
 
 
 class Tagging:
-    """See :class:`harness.task.Task`.
+    """One label per word; see :class:`harness.task.Task`.
 
-    A gold value and a prediction are lists of labels, one a word, IOB2 whatever the data's scheme (plain
-    labels stay as they are). The labels a model can give are those of train; others stay in the gold, count
-    as missed, and are reported.
+    Gold values and predictions are lists of labels, one per word, in IOB2 for any scheme of the data (plain
+    labels are unchanged). The model can predict the labels of train. Labels that are absent from train stay in
+    the gold of dev and test, count as missed, and are reported.
 
     Args:
-        name, kind: as in the configuration.
+        name: name of the data set, used in the results path.
+        kind: kind of task.
         metric: primary metric, a key of :meth:`score`; None = ``span_f1``, or ``token_accuracy`` for plain
-        labels. path, train, dev, test, files: local files, see :func:`harness.data.files.locate`. A split
-        that is
-            not there is cut from train; ``dev=none`` = no dev split at all.
-        hub: id of a hub data set, or a mapping (:class:`~harness_tasks.tagging.sources.Hub`).
-        words_column, labels_column, label_names: of tables, see :class:`~harness_tasks.tagging.sources.Reader`.
+            labels.
+        words_column, labels_column, label_names: of tables, see
+            :class:`~harness_tasks.tagging.sources.SentenceReader`.
         token_column, label_column, separator, comment: of column files, see
-            :class:`~harness_tasks.tagging.columns.Layout`.
-        encoding: of text files.
+            :class:`~harness_tasks.tagging.columns.ColumnLayout`.
         scheme: ``auto`` or one of :data:`harness_tasks.tagging.schemes.SCHEMES`.
+        word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
             :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
-        word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
-        dev_fraction, test_fraction, split_seed: of splits that are cut from train.
-        train_size: examples of train that are used, see :func:`harness.data.splits.smaller`; null = all.
+        data: files, hub data set, splitting and encoding, see :class:`harness.data.source.DataOptions`. ``hub``
+            may set ``words``, ``labels`` (columns) and ``label_names``.
 
     Raises:
         HarnessError: a value outside its range.
@@ -96,12 +93,6 @@ class Tagging:
         name: str,
         kind: str = "ner",
         metric: str | None = None,
-        path: str | None = None,
-        train: Any = None,
-        dev: Any = None,
-        test: Any = None,
-        files: Mapping[str, Any] | None = None,
-        hub: str | Mapping[str, Any] | None = None,
         words_column: str | None = None,
         labels_column: str | None = None,
         label_names: Sequence[str] | None = None,
@@ -109,14 +100,10 @@ class Tagging:
         label_column: int = -1,
         separator: str = "auto",
         comment: str | None = None,
-        encoding: str = "auto",
         scheme: str = "auto",
         word_pooling: str = "first",
         characters: str | None = None,
-        dev_fraction: float = 0.1,
-        test_fraction: float = 0.1,
-        split_seed: int = 13,
-        train_size: int | None = None,
+        **data: Unpack[DataOptions],
     ) -> None:
         if word_pooling not in POOLINGS:
             raise HarnessError(f"task.word_pooling={word_pooling}: is one of {', '.join(POOLINGS)}")
@@ -133,18 +120,14 @@ class Tagging:
         self.metric = metric or (TOKEN_METRIC if scheme == "none" else SPAN_METRIC)
         self.labels: list[str] = []
         self._fallback = OUTSIDE
-        self._reader = Reader(
-            where={"path": path, "train": train, "dev": dev, "test": test, "files": files},
-            hub=Hub.of(hub),
-            layout=Layout(token_column, label_column, separator, comment),
-            encoding=encoding,
+        self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
+        self._reader = SentenceReader(
+            self._source,
+            layout=ColumnLayout(token_column, label_column, separator, comment),
             words=words_column,
             labels=labels_column,
             label_names=label_names,
         )
-        self._no_dev, self._split_seed = is_none(dev), split_seed
-        self._train_size = train_size
-        self._fractions = {"dev": dev_fraction, "test": test_fraction}
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data, recognise the scheme over all of it, fit the labels on train as far as it is
@@ -153,33 +136,26 @@ class Tagging:
         Raises:
             HarnessError: names the file, line and value that cannot be read.
         """
-        sink = Sink()
+        report = ReadReport()
         # an id says where a sentence stood in its source, and stays when it is cut out
         named = {
             role: [(f"{role}-{i}", sentence) for i, sentence in enumerate(sentences)]
-            for role, sentences in self._reader.read(sink).items()
+            for role, sentences in self._reader.read(report).items()
         }
-        read = complete(
-            named,
-            no_dev=self._no_dev,
-            fractions=self._fractions,
-            seed=self._split_seed,
-            notes=sink.notes,
-            train_size=self._train_size,
-        )
+        read = self._source.complete(named, report.notes)
         found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
         self.scheme = found.scheme
-        sink.notes.append(found.note)
-        sink.add("ill_formed_labels", found.ill_formed)
-        self._choose_metric(sink)
+        report.notes.append(found.note)
+        report.add("ill_formed_labels", found.ill_formed)
+        self._choose_metric(report)
         parts = {role: [self._example(*pair) for pair in part] for role, part in read.items()}
-        self._count_loss(parts, sink)
+        self._count_loss(parts, report)
         self._fit(parts["train"])
-        self._report_absent(parts, sink)
+        self._report_absent(parts, report)
         train, dev, test = (take(parts[role], limit) for role in ("train", "dev", "test"))
         seen = {form for e in train for form in self._forms(e)}
         dev, test = ([self._tagged(e, seen) for e in part] for part in (dev, test))
-        return Splits(train, dev, test, notes=sink.notes, report=sink.report)
+        return Splits(train, dev, test, notes=report.notes, report=report.counts)
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``labels`` (W,) of each window: the number of the word's label, -100 for words that the window does
@@ -271,13 +247,13 @@ class Tagging:
                 )
         return gold, predicted
 
-    def _choose_metric(self, sink: Sink) -> None:
+    def _choose_metric(self, report: ReadReport) -> None:
         if self.scheme != "none":
-            sink.notes.append(
+            report.notes.append(
                 "span_f1 counts entities by conlleval's rule over IOB2, strict_span_f1 by strict IOB2"
             )
         elif self.metric != TOKEN_METRIC:
-            sink.notes.append(f"plain labels: {TOKEN_METRIC} takes the place of {self.metric}")
+            report.notes.append(f"plain labels: {TOKEN_METRIC} takes the place of {self.metric}")
             self.metric = TOKEN_METRIC
 
     def _example(self, name: str, sentence: Sentence) -> Example:
@@ -306,31 +282,33 @@ class Tagging:
             return example.texts[-1].words
         return [c for c in example.texts[-1].text if not c.isspace()]
 
-    def _count_loss(self, parts: Mapping[str, Sequence[Example]], sink: Sink) -> None:
+    def _count_loss(self, parts: Mapping[str, Sequence[Example]], report: ReadReport) -> None:
         if self._characters is None:
             return
         self._characters.loss.clear()
         for role, part in parts.items():
             for example in part:
                 self._characters.count(role, example.texts[-1], example.gold)
-        sink.notes.append(self._characters.note())
-        sink.report |= self._characters.report()
+        report.notes.append(self._characters.note())
+        report.counts |= self._characters.report()
 
     def _fit(self, train: Sequence[Example]) -> None:
         counts = Counter(label for e in train for label in self._targets(e))
         self.labels = sorted(counts, key=lambda label: (label != OUTSIDE or self.scheme == "none", label))
         self._fallback = OUTSIDE if self.scheme != "none" else min(counts, key=lambda x: (-counts[x], x))
 
-    def _report_absent(self, parts: Mapping[str, Sequence[Example]], sink: Sink) -> None:
+    def _report_absent(self, parts: Mapping[str, Sequence[Example]], report: ReadReport) -> None:
         absent = set()
         for role in ("dev", "test"):
             counts = Counter(x for e in parts[role] for x in self._targets(e) if x not in self.labels)
             for label, n in sorted(counts.items()):
                 token = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
                 plural = {"entity": "entities", "word": "words"}[token] if n > 1 else token
-                sink.notes.append(f"{label} is absent from train ({n} {plural} in {role}): counted as missed")
+                report.notes.append(
+                    f"{label} is absent from train ({n} {plural} in {role}): counted as missed"
+                )
             absent |= set(counts)
-        sink.add("labels_absent_from_train", len(absent))
+        report.add("labels_absent_from_train", len(absent))
 
     def _forms(self, example: Example) -> set[tuple[str, ...]]:
         """Surface forms of an example's entities."""

@@ -113,7 +113,11 @@ def test_places_are_read_with_the_rows(tmp_path: Path) -> None:
     [
         ("a b,c d,same,x,0\n", {}, "column at holds 'x'"),
         ("a b,c d,same,-1,0\n", {}, "column at holds"),
-        ("a b,c d,same,0,2\na b,c d,different,0,0\n", {}, "word 2 is meant"),
+        (
+            "a b,c d,same,0,2\na b,c d,different,0,0\n",
+            {},
+            "the target is word 2 (task.target, counted from 0)",
+        ),
         ("a b,c d,same,0,0\n", {"target": "at"}, "a column for each text"),
         ("a b,c d,same,0,0\n", {"target": ["at", "place"]}, "no column place (task.target)"),
     ],

@@ -24,7 +24,7 @@ from harness_tasks.mini.world.draw import Draw
 from harness_tasks.mini.world.grammar import Grammar, finish, words
 from harness_tasks.mini.world.lexicon import Lexicon, lexicon
 from harness_tasks.span_qa.reader import read_questions
-from harness_tasks.tagging.columns import Layout, parse_lines
+from harness_tasks.tagging.columns import ColumnLayout, parse_lines
 from tests.helpers.cells import composed
 
 DATA = mini_dir() / "world" / "data"
@@ -202,7 +202,7 @@ def test_tags_of_a_table_are_a_text_or_a_list(tmp_path: Path) -> None:
 
 def test_tags_of_a_column_file_stand_in_a_comment_and_a_hash_stays_a_token() -> None:
     lines = ["# tags = one two\n", "we O\n", "won O\n", "\n", "# O\n", "tags O\n"]
-    first, second = parse_lines(lines, source="x", layout=Layout()).sentences
+    first, second = parse_lines(lines, source="x", layout=ColumnLayout()).sentences
     assert (first.words, first.tags) == (["we", "won"], ("one", "two"))
     assert (second.words, second.tags) == (["#", "tags"], ())
 

@@ -1,4 +1,4 @@
-"""Reading of column files."""
+"""ReadOptions of column files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError
-from harness_tasks.tagging.columns import Layout, Parsed, parse_lines, read_columns
+from harness_tasks.tagging.columns import ColumnLayout, Parsed, parse_lines, read_columns
 
 
 def parse(text: str, **layout: object) -> Parsed:
-    return parse_lines(text.split("\n"), source="x.conll", layout=Layout(**layout))  # type: ignore[arg-type]
+    return parse_lines(text.split("\n"), source="x.conll", layout=ColumnLayout(**layout))  # type: ignore[arg-type]
 
 
 def words(parsed: Parsed) -> list[list[str]]:
@@ -107,9 +107,9 @@ def test_a_file_without_sentences_is_an_error(tmp_path: Path) -> None:
 
 def test_bad_layouts() -> None:
     with pytest.raises(HarnessError, match="separator=comma"):
-        Layout(separator="comma")
+        ColumnLayout(separator="comma")
     with pytest.raises(HarnessError, match="both 1"):
-        Layout(token_column=1, label_column=1)
+        ColumnLayout(token_column=1, label_column=1)
 
 
 def test_real_files() -> None:

@@ -195,13 +195,14 @@ def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
 
 def test_hub_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.data import hub as hub_data
-    from harness.data.tables import Table
+    from harness.data.tables import DataTable
 
-    def load(dataset: str, splits: Any, **options: Any) -> dict[str, Table]:
+    def load(dataset: str, splits: Any, **options: Any) -> dict[str, DataTable]:
         assert (dataset, options) == ("owner/name", {"config": None, "revision": "v1"})
         rows = [{"tokens": ["Bea", "sat"], "ner_tags": [1, 0]}]
         return {
-            role: Table(f"{dataset} ({role})", ["tokens", "ner_tags"], rows, [1], "row") for role in splits
+            role: DataTable(f"{dataset} ({role})", ["tokens", "ner_tags"], rows, [1], "row")
+            for role in splits
         }
 
     monkeypatch.setattr(hub_data, "load_hub", load)

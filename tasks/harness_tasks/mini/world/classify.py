@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from harness_tasks.mini.world.draw import Draw
 from harness_tasks.mini.world.frames import contrast
-from harness_tasks.mini.world.grammar import Grammar, Token, Tokens, finish, text_of
+from harness_tasks.mini.world.grammar import Grammar, TaggedToken, TaggedTokens, finish, text_of
 from harness_tasks.mini.world.lexicon import Lexicon, Topic, TwoSenses, lexicon
 from harness_tasks.mini.world.stems import Noun, Verb
 
@@ -65,7 +65,9 @@ class TopicTexts:
             if kind == "contrast" or self._clear(text, right.name):
                 return Labelled(text, right.name, (tag,))
 
-    def _sentences(self, grammar: Grammar, kind: str, right: Topic, wrong: Topic) -> tuple[list[Tokens], str]:
+    def _sentences(
+        self, grammar: Grammar, kind: str, right: Topic, wrong: Topic
+    ) -> tuple[list[TaggedTokens], str]:
         draw = self._draw
         if kind == "contrast":
             sentence, how = contrast(grammar, right=right, wrong=wrong)
@@ -118,13 +120,13 @@ class SensePairs:
         texts = (text_of(made[0][0]), text_of(made[1][0]))
         return Pair(texts, "same" if same else "different", form, (made[0][1], made[1][1]), tuple(tags))
 
-    def _sentence(self, word: TwoSenses, sense: int, form: str) -> tuple[Tokens, int, list[str]]:
+    def _sentence(self, word: TwoSenses, sense: int, form: str) -> tuple[TaggedTokens, int, list[str]]:
         """A sentence with the word in this sense, the word's place, and slices."""
         draw = self._draw
         topic, other = (self._topics[word.topics[i]] for i in (sense, 1 - sense))
         cue = draw.weighted((("left", 0.4), ("right", 0.25), ("both", 0.35)))
         plural = isinstance(word.word, Noun) and form == word.word.plural
-        target = Token(form, "NOUN" if isinstance(word.word, Noun) else "VERB")
+        target = TaggedToken(form, "NOUN" if isinstance(word.word, Noun) else "VERB")
         build = _around_noun if isinstance(word.word, Noun) else _around_verb
         clause = build(self._grammar, topic, target, cue, plural)
         marks = [f"cue:{cue}"]
@@ -137,8 +139,8 @@ class SensePairs:
         at = next(i for i, t in enumerate(tokens) if t.form.lower() == form)
         return tokens, at, marks
 
-    def _joined(self, clause: Tokens, more: Tokens) -> Tokens:
-        link = Token(self._draw.one(("while", "and", "but")), "SCONJ")
+    def _joined(self, clause: TaggedTokens, more: TaggedTokens) -> TaggedTokens:
+        link = TaggedToken(self._draw.one(("while", "and", "but")), "SCONJ")
         return [*clause, link, *more] if self._draw.chance(0.5) else [*more, link, *clause]
 
 
@@ -147,43 +149,47 @@ def trained_words(world: Lexicon) -> tuple[TwoSenses, ...]:
     return tuple(w for i, w in enumerate(world.two_senses) if i % 3 != 2)[:TRAIN_WORDS]
 
 
-def _agent(grammar: Grammar, topic: Topic) -> Tokens:
-    return [Token("the", "DET"), Token(grammar.draw.zipf(topic.agents).singular, "NOUN")]
+def _agent(grammar: Grammar, topic: Topic) -> TaggedTokens:
+    return [TaggedToken("the", "DET"), TaggedToken(grammar.draw.zipf(topic.agents).singular, "NOUN")]
 
 
-def _did(grammar: Grammar, verbs: tuple[Verb, ...]) -> Token:
-    return Token(grammar.draw.zipf(verbs).past, "VERB")
+def _did(grammar: Grammar, verbs: tuple[Verb, ...]) -> TaggedToken:
+    return TaggedToken(grammar.draw.zipf(verbs).past, "VERB")
 
 
-def _plain_clause(grammar: Grammar, topic: Topic) -> Tokens:
+def _plain_clause(grammar: Grammar, topic: Topic) -> TaggedTokens:
     """An agent of the topic does something to a thing of the topic."""
-    thing = [Token("the", "DET"), Token(grammar.draw.zipf(topic.things).singular, "NOUN")]
+    thing = [TaggedToken("the", "DET"), TaggedToken(grammar.draw.zipf(topic.things).singular, "NOUN")]
     return [*_agent(grammar, topic), _did(grammar, topic.acts), *thing]
 
 
-def _around_noun(grammar: Grammar, topic: Topic, target: Token, cue: str, plural: bool) -> Tokens:
+def _around_noun(grammar: Grammar, topic: Topic, target: TaggedToken, cue: str, plural: bool) -> TaggedTokens:
     """A clause whose words of the topic stand before the noun, after it, or on both sides."""
-    draw, the = grammar.draw, Token("the", "DET")
-    adjective = Token(draw.zipf(topic.adjectives), "ADJ")
+    draw, the = grammar.draw, TaggedToken("the", "DET")
+    adjective = TaggedToken(draw.zipf(topic.adjectives), "ADJ")
     if cue == "left":
         return [*_agent(grammar, topic), _did(grammar, topic.acts), the, adjective, target]
     if cue == "right" and draw.chance(0.5):
-        by = [Token("by", "ADP"), *_agent(grammar, topic)]
+        by = [TaggedToken("by", "ADP"), *_agent(grammar, topic)]
         return [the, target, grammar.be(plural), _did(grammar, topic.acts), *by]
     if cue == "right":
         return [the, target, _did(grammar, topic.happenings)]
     if draw.chance(0.5):
         return [the, adjective, target, _did(grammar, topic.happenings)]
-    place = [Token("in", "ADP"), the, Token(draw.zipf(topic.places).singular, "NOUN")]
+    place = [TaggedToken("in", "ADP"), the, TaggedToken(draw.zipf(topic.places).singular, "NOUN")]
     return [*_agent(grammar, topic), _did(grammar, topic.acts), the, target, *place]
 
 
-def _around_verb(grammar: Grammar, topic: Topic, target: Token, cue: str, plural: bool) -> Tokens:
+def _around_verb(grammar: Grammar, topic: Topic, target: TaggedToken, cue: str, plural: bool) -> TaggedTokens:
     """Likewise around a verb."""
-    draw, the = grammar.draw, Token("the", "DET")
-    thing = [the, Token(draw.zipf(topic.adjectives), "ADJ"), Token(draw.zipf(topic.things).singular, "NOUN")]
+    draw, the = grammar.draw, TaggedToken("the", "DET")
+    thing = [
+        the,
+        TaggedToken(draw.zipf(topic.adjectives), "ADJ"),
+        TaggedToken(draw.zipf(topic.things).singular, "NOUN"),
+    ]
     if cue == "left":
-        return [*_agent(grammar, topic), target, Token("it", "PRON")]
+        return [*_agent(grammar, topic), target, TaggedToken("it", "PRON")]
     if cue == "right":
-        return [Token(draw.one(("she", "he", "they")), "PRON"), target, *thing]
+        return [TaggedToken(draw.one(("she", "he", "they")), "PRON"), target, *thing]
     return [*_agent(grammar, topic), target, the, *thing[2:]]

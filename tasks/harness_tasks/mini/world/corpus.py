@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, Facts
+from harness_tasks.mini.world.facts import Cast, Fact, FactWriter
 from harness_tasks.mini.world.frames import contrast, gathering
 from harness_tasks.mini.world.grammar import (
     Grammar,
     Phrase,
-    Token,
-    Tokens,
+    TaggedToken,
+    TaggedTokens,
     finish,
     name_tokens,
     text_of,
@@ -28,14 +28,14 @@ STORIES = 0.7
 """Share of documents that are stories."""
 
 
-class Corpus:
+class MiniCorpus:
     """Documents out of a stream of choices."""
 
     def __init__(self, lexicon: Lexicon, *, seed: str = "corpus") -> None:
         self.draw = Draw(seed)
         self.grammar = Grammar(self.draw, lexicon)
         self.cast = Cast(self.draw, [("corpus", lexicon.known, 1.0)])
-        self.facts = Facts(self.grammar, self.cast)
+        self.facts = FactWriter(self.grammar, self.cast)
         self.lexicon = lexicon
         self._topics = list(lexicon.topics.values())
 
@@ -48,13 +48,13 @@ class Corpus:
             count += sum(len(line.split()) for line in lines)
             yield lines
 
-    def story(self) -> list[Tokens]:
+    def story(self) -> list[TaggedTokens]:
         """Sentences of one topic about two persons."""
         draw, topic = self.draw, self.draw.one(self._topics)
         people: list[Name] = []
         for _ in range(2):
             people.append(self.cast.other(PERSON, people))
-        out: list[Tokens] = []
+        out: list[TaggedTokens] = []
         named = False
         for _ in range(draw.between(8, 16)):
             if draw.chance(0.3):
@@ -70,16 +70,16 @@ class Corpus:
         if named and self.draw.chance(0.6):
             return self.grammar.pronoun()
         name = self.draw.one(people)
-        title = [Token(self.draw.zipf(TITLES), "PROPN")] if self.draw.chance(0.15) else []
+        title = [TaggedToken(self.draw.zipf(TITLES), "PROPN")] if self.draw.chance(0.15) else []
         return Phrase([*title, *name_tokens(name.words, PERSON)], False)
 
-    def _of_topic(self, topic: Topic) -> Tokens:
+    def _of_topic(self, topic: Topic) -> TaggedTokens:
         """A sentence of the topic; now and then it sets another topic against it or runs along with one."""
         draw, grammar = self.draw, self.grammar
         if draw.chance(0.1):
             return contrast(grammar, right=topic, wrong=self._other(topic))[0]
         if draw.chance(0.08):
-            link = [Token(draw.one(("while", "and", "but")), "SCONJ")]
+            link = [TaggedToken(draw.one(("while", "and", "but")), "SCONJ")]
             both = [grammar.clause(topic), grammar.clause(self._other(topic))]
             first, second = draw.shuffled(both)
             return finish([*first, *link, *second])
@@ -88,8 +88,8 @@ class Corpus:
     def _other(self, topic: Topic) -> Topic:
         return self.draw.one([t for t in self._topics if t.name != topic.name])
 
-    def report(self) -> list[Tokens]:
-        """Facts of two or three entities, some told twice; then, at times, questions with their answers."""
+    def report(self) -> list[TaggedTokens]:
+        """Facts about two or three entities, some stated twice, sometimes followed by questions with their answers."""
         draw = self.draw
         told = self._facts()
         out = [self._tell(fact, told) for fact in told]
@@ -116,7 +116,7 @@ class Corpus:
             for relation in draw.some(relations, 2)
         ]
 
-    def _tell(self, fact: Fact, told: list[Fact]) -> Tokens:
+    def _tell(self, fact: Fact, told: list[Fact]) -> TaggedTokens:
         draw = self.draw
         wrong = list(draw.one(told).value) if draw.chance(0.3) else None
         same = [list(f.value) for f in told if f.relation == fact.relation and f.value != fact.value]
@@ -124,7 +124,7 @@ class Corpus:
             wrong = draw.one(same) if same else list(self.facts.value(fact.relation, taken=[fact.owner]))
         return self.facts.state(fact, draw.one(fact.relation.verbs), wrong=wrong).tokens
 
-    def _question(self, fact: Fact) -> list[Tokens]:
+    def _question(self, fact: Fact) -> list[TaggedTokens]:
         draw, verbs = self.draw, fact.relation.verbs
         if draw.chance(0.25):
             short = name_tokens(fact.owner.words, fact.owner.type)

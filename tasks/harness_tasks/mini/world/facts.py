@@ -11,8 +11,8 @@ from harness_tasks.mini.world.grammar import (
     NEGATION,
     Grammar,
     Phrase,
-    Token,
-    Tokens,
+    TaggedToken,
+    TaggedTokens,
     finish,
     name_tokens,
 )
@@ -31,14 +31,14 @@ class Fact:
 
     owner: Name
     relation: Relation
-    value: tuple[Token, ...]
+    value: tuple[TaggedToken, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A sentence that says a fact; ``value`` and ``owner`` are spans of its tokens, end excluded."""
 
-    tokens: Tokens
+    tokens: TaggedTokens
     owner: tuple[int, int]
     value: tuple[int, int]
     marks: tuple[str, ...] = field(default=())
@@ -79,7 +79,7 @@ class Cast:
                 return name
 
 
-class Facts:
+class FactWriter:
     """Makes facts and sentences about them."""
 
     def __init__(self, grammar: Grammar, cast: Cast) -> None:
@@ -88,17 +88,21 @@ class Facts:
         self.cast = cast
         self.relations = grammar.lexicon.relations
 
-    def value(self, relation: Relation, *, taken: Sequence[Name] = ()) -> tuple[Token, ...]:
+    def value(self, relation: Relation, *, taken: Sequence[Name] = ()) -> tuple[TaggedToken, ...]:
         """A value that the relation may have."""
         draw = self.draw
         if relation.value == DAY:
-            return (Token(draw.one(DAYS), "PROPN"),)
+            return (TaggedToken(draw.one(DAYS), "PROPN"),)
         if relation.value == MONTH:
-            return (Token(draw.one(MONTHS), "PROPN"),)
+            return (TaggedToken(draw.one(MONTHS), "PROPN"),)
         if relation.value == THING:
             topic = draw.one(list(self.grammar.lexicon.topics.values()))
-            adjective = [Token(draw.zipf(topic.adjectives), "ADJ")] if draw.chance(0.6) else []
-            return (Token("a", "DET"), *adjective, Token(draw.zipf(topic.things).singular, "NOUN"))
+            adjective = [TaggedToken(draw.zipf(topic.adjectives), "ADJ")] if draw.chance(0.6) else []
+            return (
+                TaggedToken("a", "DET"),
+                *adjective,
+                TaggedToken(draw.zipf(topic.things).singular, "NOUN"),
+            )
         name = self.cast.other(relation.value, taken)
         return tuple(name_tokens(name.words, name.type))
 
@@ -109,7 +113,7 @@ class Facts:
         *,
         frame: str = "",
         owner: Phrase | None = None,
-        wrong: Tokens | None = None,
+        wrong: TaggedTokens | None = None,
     ) -> Statement:
         """A sentence that says the fact with this verb.
 
@@ -127,77 +131,90 @@ class Facts:
         value, at = list(fact.value), self._at(fact)
         marks: list[str] = []
         if frame == "cleft":
-            before = [Token("it", "PRON"), Token("is", "AUX"), *at]
-            after = [Token("that", "SCONJ"), *name, *self._verb(verb)]
+            before = [TaggedToken("it", "PRON"), TaggedToken("is", "AUX"), *at]
+            after = [TaggedToken("that", "SCONJ"), *name, *self._verb(verb)]
             return self._built(before, value, after, owner=(len(before) + len(value) + 1, len(name)))
         lead = self._lead(frame)
         head, marks = self._apart(fact) if frame == "apart" else ([], marks)
         if frame == "not" and wrong is not None:
             return self._contrast(fact, verb, name, wrong)
-        still = [Token("still", "ADV")] if frame == "still" else []
+        still = [TaggedToken("still", "ADV")] if frame == "still" else []
         before = [*lead, *name, *head, *still, *self._verb(verb), *at]
         return self._built(before, value, [], owner=(len(lead), len(name)), marks=marks)
 
-    def _contrast(self, fact: Fact, verb: Verb, name: Tokens, wrong: Tokens) -> Statement:
+    def _contrast(self, fact: Fact, verb: Verb, name: TaggedTokens, wrong: TaggedTokens) -> Statement:
         """One value is denied, the right one said, in either order."""
-        value, at, no = list(fact.value), self._at(fact), Token("not", "PART")
+        value, at, no = list(fact.value), self._at(fact), TaggedToken("not", "PART")
         if self.draw.chance(0.5):
-            before = [*name, Token("does", "AUX"), no, Token(verb.base, "VERB"), *at, *wrong]
-            before += [Token("but", "CCONJ"), *at]
+            before = [*name, TaggedToken("does", "AUX"), no, TaggedToken(verb.base, "VERB"), *at, *wrong]
+            before += [TaggedToken("but", "CCONJ"), *at]
             return self._built(before, value, [], owner=(0, len(name)), marks=[NEGATION])
-        before = [*name, Token(verb.third, "VERB"), *at]
-        after = [Token("and", "CCONJ"), no, *at, *wrong]
+        before = [*name, TaggedToken(verb.third, "VERB"), *at]
+        after = [TaggedToken("and", "CCONJ"), no, *at, *wrong]
         return self._built(before, value, after, owner=(0, len(name)), marks=[NEGATION])
 
-    def _lead(self, frame: str) -> Tokens:
+    def _lead(self, frame: str) -> TaggedTokens:
         if frame != "known":
             return []
-        as_everyone = [Token("as", "SCONJ"), Token("everyone", "PRON"), Token("knew", "VERB")]
-        return [*as_everyone, Token(",", "PUNCT")]
+        as_everyone = [
+            TaggedToken("as", "SCONJ"),
+            TaggedToken("everyone", "PRON"),
+            TaggedToken("knew", "VERB"),
+        ]
+        return [*as_everyone, TaggedToken(",", "PUNCT")]
 
-    def _apart(self, fact: Fact) -> tuple[Tokens, list[str]]:
+    def _apart(self, fact: Fact) -> tuple[TaggedTokens, list[str]]:
         """Something between commas, which says nothing of the owner's type but for a person's trade."""
         grammar, topic = self.grammar, self.draw.one(list(self.grammar.lexicon.topics.values()))
         agent = grammar.noun_phrase(topic, "agents", deep=False)
-        comma = Token(",", "PUNCT")
+        comma = TaggedToken(",", "PUNCT")
         if fact.owner.type == PERSON and self.draw.chance(0.4):
-            trade = [Token("a", "DET"), Token(self.draw.zipf(topic.agents).singular, "NOUN")]
+            trade = [TaggedToken("a", "DET"), TaggedToken(self.draw.zipf(topic.agents).singular, "NOUN")]
             return [comma, *trade, comma], [LONG_DISTANCE]
-        said = [Token("as", "SCONJ"), *agent.tokens, Token(self.draw.one(("said", "knew")), "VERB")]
+        said = [
+            TaggedToken("as", "SCONJ"),
+            *agent.tokens,
+            TaggedToken(self.draw.one(("said", "knew")), "VERB"),
+        ]
         return [comma, *said, comma], [LONG_DISTANCE]
 
-    def _verb(self, verb: Verb) -> Tokens:
+    def _verb(self, verb: Verb) -> TaggedTokens:
         draw = self.draw
         helper, form = draw.weighted((
             (("", verb.third), 5), (("", verb.past), 2), (("has", verb.past), 1), (("will", verb.base), 1),
         ))  # fmt: skip
-        return [*([Token(helper, "AUX")] if helper else []), Token(form, "VERB")]
+        return [*([TaggedToken(helper, "AUX")] if helper else []), TaggedToken(form, "VERB")]
 
     @staticmethod
-    def _at(fact: Fact) -> Tokens:
+    def _at(fact: Fact) -> TaggedTokens:
         preposition = fact.relation.preposition
-        return [Token(preposition, "ADP")] if preposition else []
+        return [TaggedToken(preposition, "ADP")] if preposition else []
 
     @staticmethod
     def _built(
-        before: Tokens, value: Tokens, after: Tokens, *, owner: tuple[int, int], marks: Sequence[str] = ()
+        before: TaggedTokens,
+        value: TaggedTokens,
+        after: TaggedTokens,
+        *,
+        owner: tuple[int, int],
+        marks: Sequence[str] = (),
     ) -> Statement:
         at, size = owner
         tokens = finish([*before, *value, *after])
         return Statement(tokens, (at, at + size), (len(before), len(before) + len(value)), tuple(marks))
 
-    def ask(self, fact: Fact, verb: Verb) -> Tokens:
+    def ask(self, fact: Fact, verb: Verb) -> TaggedTokens:
         """A question for the value."""
         draw = self.draw
-        asked = [Token(w, "PRON") for w in draw.one(fact.relation.ask).split()]
+        asked = [TaggedToken(w, "PRON") for w in draw.one(fact.relation.ask).split()]
         name = name_tokens(fact.owner.words, fact.owner.type)
         if draw.chance(0.2):
-            cleft = [Token("is", "AUX"), Token("it", "PRON"), Token("that", "SCONJ")]
-            return finish([*asked, *cleft, *name, Token(verb.third, "VERB")], "?")
+            cleft = [TaggedToken("is", "AUX"), TaggedToken("it", "PRON"), TaggedToken("that", "SCONJ")]
+            return finish([*asked, *cleft, *name, TaggedToken(verb.third, "VERB")], "?")
         helper, form = draw.one((("does", verb.base), ("did", verb.base), ("has", verb.past)))
-        return finish([*asked, Token(helper, "AUX"), *name, Token(form, "VERB")], "?")
+        return finish([*asked, TaggedToken(helper, "AUX"), *name, TaggedToken(form, "VERB")], "?")
 
-    def ask_owner(self, fact: Fact, verb: Verb) -> Tokens:
+    def ask_owner(self, fact: Fact, verb: Verb) -> TaggedTokens:
         """A question for the entity that has the value."""
-        who = [Token(w, "PRON") for w in self.draw.one(_WHO[fact.relation.owner]).split()]
+        who = [TaggedToken(w, "PRON") for w in self.draw.one(_WHO[fact.relation.owner]).split()]
         return finish([*who, *self._verb(verb), *self._at(fact), *fact.value], "?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness_tasks.mini.world.facts import Cast
-from harness_tasks.mini.world.grammar import OUTSIDE, Grammar, Token, Tokens, finish, name_tokens
+from harness_tasks.mini.world.grammar import OUTSIDE, Grammar, TaggedToken, TaggedTokens, finish, name_tokens
 from harness_tasks.mini.world.lexicon import Topic
 from harness_tasks.mini.world.stems import TYPES, Name
 
@@ -33,7 +33,7 @@ GATHERINGS = (
 )
 
 
-def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[Tokens, str]:
+def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[TaggedTokens, str]:
     """A sentence about ``right`` that has as many words of ``wrong``; told apart by a negation or by order.
 
     Returns:
@@ -41,36 +41,40 @@ def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[Tokens, s
     """
     kind = grammar.draw.one(("negation", "order"))
     frame = grammar.draw.one(NEGATED if kind == "negation" else ORDERED)
-    out: Tokens = []
+    out: TaggedTokens = []
     for part in frame.split():
         if part in ("W", "R"):
             out += _bare_phrase(grammar, wrong if part == "W" else right)
         else:
             form, _, pos = part.rpartition("/")
-            out.append(Token(form, pos))
+            out.append(TaggedToken(form, pos))
     return finish(out), kind
 
 
-def _bare_phrase(grammar: Grammar, topic: Topic) -> Tokens:
+def _bare_phrase(grammar: Grammar, topic: Topic) -> TaggedTokens:
     """The, one adjective and a noun, both of the topic."""
     draw = grammar.draw
     noun = draw.zipf(draw.one((topic.agents, topic.things))).form(draw.chance(0.4))
-    return [Token("the", "DET"), Token(draw.zipf(topic.adjectives), "ADJ"), Token(noun, "NOUN")]
+    return [
+        TaggedToken("the", "DET"),
+        TaggedToken(draw.zipf(topic.adjectives), "ADJ"),
+        TaggedToken(noun, "NOUN"),
+    ]
 
 
-def gathering(grammar: Grammar, cast: Cast) -> tuple[Tokens, list[Name]]:
+def gathering(grammar: Grammar, cast: Cast) -> tuple[TaggedTokens, list[Name]]:
     """A sentence that names one to three entities of any type and says nothing of their types."""
     draw = grammar.draw
     names: list[Name] = []
     for _ in range(draw.between(1, 3)):
         names.append(cast.other(draw.one(TYPES), names))
-    listed: Tokens = []
+    listed: TaggedTokens = []
     for i, name in enumerate(names):
         last = i == len(names) - 1
-        listed += [] if i == 0 else [Token("and", "CCONJ") if last else Token(",", "PUNCT")]
+        listed += [] if i == 0 else [TaggedToken("and", "CCONJ") if last else TaggedToken(",", "PUNCT")]
         listed += name_tokens(name.words, name.type)
-    out: Tokens = []
+    out: TaggedTokens = []
     for part in draw.one(GATHERINGS).split():
         form, _, pos = part.rpartition("/")
-        out += listed if part == "N" else [Token(form, pos, OUTSIDE)]
+        out += listed if part == "N" else [TaggedToken(form, pos, OUTSIDE)]
     return finish(out), names

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness_tasks.mini.world.classify import Labelled, Pair, SensePairs, TopicTexts
-from harness_tasks.mini.world.corpus import Corpus
+from harness_tasks.mini.world.corpus import MiniCorpus
 from harness_tasks.mini.world.grammar import text_of
 from harness_tasks.mini.world.lexicon import lexicon
 from harness_tasks.mini.world.questions import Asked, Questions
@@ -183,7 +183,7 @@ def sentences(text: str) -> list[str]:
 @cache
 def corpus_text(n_words: int = CORPUS_WORDS) -> str:
     """The corpus, or its beginning."""
-    documents = Corpus(lexicon()).documents(n_words, held_out=held_out())
+    documents = MiniCorpus(lexicon()).documents(n_words, held_out=held_out())
     return "\n".join("".join(f"{line}\n" for line in lines) for lines in documents)
 
 

@@ -24,7 +24,7 @@ _PLURAL = (("some", 3), ("these", 1), ("many", 2), ("all", 1), ("their", 1), ("f
 _TIMES = (("yesterday", "ADV"), ("today", "ADV"), ("again", "ADV"), ("often", "ADV"), ("there", "ADV"))
 
 
-class Token(NamedTuple):
+class TaggedToken(NamedTuple):
     """A word, its part of speech, and its IOB2 label as part of a name."""
 
     form: str
@@ -32,29 +32,29 @@ class Token(NamedTuple):
     entity: str = OUTSIDE
 
 
-Tokens = list[Token]
+TaggedTokens = list[TaggedToken]
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """A noun phrase: its words and its number."""
 
-    tokens: Tokens
+    tokens: TaggedTokens
     plural: bool
 
 
-def words(text: str, *tags: str) -> Tokens:
-    """Tokens of fixed words and their parts of speech."""
-    return [Token(form, pos) for form, pos in zip(text.split(), tags, strict=True)]
+def words(text: str, *tags: str) -> TaggedTokens:
+    """TaggedTokens of fixed words and their parts of speech."""
+    return [TaggedToken(form, pos) for form, pos in zip(text.split(), tags, strict=True)]
 
 
-def name_tokens(parts: Sequence[str], kind: str) -> Tokens:
-    """Tokens of a name. Names of substances are common nouns by their part of speech."""
+def name_tokens(parts: Sequence[str], kind: str) -> TaggedTokens:
+    """TaggedTokens of a name. Names of substances are common nouns by their part of speech."""
     pos = "NOUN" if kind == "SUB" else "PROPN"
-    return [Token(part, pos, f"{'I' if i else 'B'}-{kind}") for i, part in enumerate(parts)]
+    return [TaggedToken(part, pos, f"{'I' if i else 'B'}-{kind}") for i, part in enumerate(parts)]
 
 
-def finish(tokens: Tokens, mark: str = ".") -> Tokens:
+def finish(tokens: TaggedTokens, mark: str = ".") -> TaggedTokens:
     """A sentence: capital first, full stop last, *a* before a vowel as *an*."""
     out = []
     for i, token in enumerate(tokens):
@@ -64,10 +64,10 @@ def finish(tokens: Tokens, mark: str = ".") -> Tokens:
         out.append(token._replace(form=form))
     first = out[0]
     out[0] = first._replace(form=first.form[0].upper() + first.form[1:])
-    return [*out, Token(mark, "PUNCT")]
+    return [*out, TaggedToken(mark, "PUNCT")]
 
 
-def text_of(tokens: Tokens) -> str:
+def text_of(tokens: TaggedTokens) -> str:
     """Words with one blank between any two."""
     return " ".join(token.form for token in tokens)
 
@@ -94,10 +94,10 @@ class Grammar:
         head = noun or draw.zipf(getattr(self.source(topic), kind))
         tokens = self._determiner(plural)
         if draw.chance(0.45):
-            tokens.append(Token(draw.zipf(self.source(topic).adjectives), "ADJ"))
-        tokens.append(Token(head.form(plural), "NOUN"))
+            tokens.append(TaggedToken(draw.zipf(self.source(topic).adjectives), "ADJ"))
+        tokens.append(TaggedToken(head.form(plural), "NOUN"))
         if deep and draw.chance(0.07):
-            tokens += [Token("of", "ADP"), *self.noun_phrase(topic, "things", deep=False).tokens]
+            tokens += [TaggedToken("of", "ADP"), *self.noun_phrase(topic, "things", deep=False).tokens]
         return Phrase(tokens, plural)
 
     def subject(self, topic: Topic, kind: str = "agents", *, noun: Noun | None = None) -> Phrase:
@@ -107,24 +107,24 @@ class Grammar:
             return phrase
         return Phrase([*phrase.tokens, *self.insertion(topic, phrase.plural, kind=kind)], phrase.plural)
 
-    def insertion(self, topic: Topic, plural: bool, *, kind: str = "agents") -> Tokens:
+    def insertion(self, topic: Topic, plural: bool, *, kind: str = "agents") -> TaggedTokens:
         """What may stand between a subject and its verb: a relative clause or a phrase of place."""
         self.marks.append(LONG_DISTANCE)
-        which = Token("who" if kind == "agents" else "that", "PRON")
+        which = TaggedToken("who" if kind == "agents" else "that", "PRON")
         choice = self.draw.below(3)
         if choice == 0:
-            return [Token("near", "ADP"), *self.noun_phrase(topic, "places", deep=False).tokens]
+            return [TaggedToken("near", "ADP"), *self.noun_phrase(topic, "places", deep=False).tokens]
         self.marks.append(RELATIVE)
         if choice == 1:
             verb = self.verb(self.act(topic), plural, tense="past")
             return [which, *verb, *self.noun_phrase(topic, "things", deep=False).tokens]
         other = self.noun_phrase(topic, "agents", deep=False)
-        return [Token("that", "PRON"), *other.tokens, *self.verb(self.act(topic), other.plural)]
+        return [TaggedToken("that", "PRON"), *other.tokens, *self.verb(self.act(topic), other.plural)]
 
     def act(self, topic: Topic) -> Verb:
         return self.draw.zipf(self.source(topic).acts)
 
-    def verb(self, verb: Verb, plural: bool, *, tense: str | None = None) -> Tokens:
+    def verb(self, verb: Verb, plural: bool, *, tense: str | None = None) -> TaggedTokens:
         """The verb with its auxiliaries, agreeing with a subject of this number, negated at times."""
         draw = self.draw
         tense = tense or draw.weighted(
@@ -134,12 +134,12 @@ class Grammar:
         if negated:
             self.marks.append(NEGATION)
         never = negated and draw.chance(0.3)
-        no = [] if never or not negated else [Token("not", "PART")]
-        adverb = [Token("never", "ADV")] if never else []
+        no = [] if never or not negated else [TaggedToken("not", "PART")]
+        adverb = [TaggedToken("never", "ADV")] if never else []
         if tense == "past" and not no:
-            return [*adverb, Token(verb.past, "VERB")]
+            return [*adverb, TaggedToken(verb.past, "VERB")]
         if tense == "present" and not no:
-            return [*adverb, Token(verb.present(plural), "VERB")]
+            return [*adverb, TaggedToken(verb.present(plural), "VERB")]
         helper, form = {
             "past": ("did", verb.base),
             "present": ("do" if plural else "does", verb.base),
@@ -147,9 +147,9 @@ class Grammar:
             "perfect": ("have" if plural else "has", verb.past),
             "going": (draw.one(("are", "were") if plural else ("is", "was")), verb.ing),
         }[tense]
-        return [Token(helper, "AUX"), *no, *adverb, Token(form, "VERB")]
+        return [TaggedToken(helper, "AUX"), *no, *adverb, TaggedToken(form, "VERB")]
 
-    def clause(self, topic: Topic, *, subject: Phrase | None = None) -> Tokens:
+    def clause(self, topic: Topic, *, subject: Phrase | None = None) -> TaggedTokens:
         """A clause without its full stop. ``subject`` takes the place of one that is drawn."""
         draw = self.draw
         kind = draw.weighted((("act", 0.52), ("happen", 0.26), ("be", 0.12), ("passive", 0.1)))
@@ -160,98 +160,104 @@ class Grammar:
             out = [*subject.tokens, *self.verb(draw.zipf(self.source(topic).happenings), subject.plural)]
         elif kind == "be":
             subject = subject or self.subject(topic, draw.one(("agents", "things", "places")))
-            out = [*subject.tokens, self.be(subject.plural), Token(self._adjective(topic), "ADJ")]
+            out = [*subject.tokens, self.be(subject.plural), TaggedToken(self._adjective(topic), "ADJ")]
         else:
             out = self._passive(topic)
         return [*out, *self._place_and_time(topic)]
 
-    def sentence(self, topic: Topic, *, subject: Phrase | None = None) -> Tokens:
+    def sentence(self, topic: Topic, *, subject: Phrase | None = None) -> TaggedTokens:
         """A whole sentence of one clause or two."""
         draw = self.draw
         first = self.clause(topic, subject=subject)
         kind = draw.weighted((("one", 0.55), ("and", 0.16), ("when", 0.16), ("said", 0.07), ("is", 0.06)))
         if kind == "and":
             self.marks.append(COORDINATION)
-            return finish([*first, Token(draw.one(("and", "but", "or")), "CCONJ"), *self.clause(topic)])
+            return finish([*first, TaggedToken(draw.one(("and", "but", "or")), "CCONJ"), *self.clause(topic)])
         if kind == "when":
-            link = [Token(draw.one(("when", "while", "because", "before", "after", "if")), "SCONJ")]
+            link = [TaggedToken(draw.one(("when", "while", "because", "before", "after", "if")), "SCONJ")]
             if draw.chance(0.3):
-                return finish([*link, *self.clause(topic), Token(",", "PUNCT"), *first])
+                return finish([*link, *self.clause(topic), TaggedToken(",", "PUNCT"), *first])
             return finish([*first, *link, *self.clause(topic)])
         if kind == "said":
             speaker = self.subject(self.lexicon.general)
-            return finish([*speaker.tokens, Token(draw.one(("said", "thought", "knew")), "VERB"),
-                           Token("that", "SCONJ"), *first])  # fmt: skip
+            return finish([*speaker.tokens, TaggedToken(draw.one(("said", "thought", "knew")), "VERB"),
+                           TaggedToken("that", "SCONJ"), *first])  # fmt: skip
         if kind == "is":
             thing = self.noun_phrase(topic, "things")
-            return finish([Token("there", "PRON"), self.be(thing.plural), *thing.tokens, *self._place(topic)])
+            return finish(
+                [TaggedToken("there", "PRON"), self.be(thing.plural), *thing.tokens, *self._place(topic)]
+            )
         return finish(first)
 
-    def be(self, plural: bool) -> Token:
+    def be(self, plural: bool) -> TaggedToken:
         """A form of *be* that agrees."""
-        return Token(self.draw.one(("are", "were") if plural else ("is", "was")), "AUX")
+        return TaggedToken(self.draw.one(("are", "were") if plural else ("is", "was")), "AUX")
 
     def pronoun(self, kind: str = PERSON) -> Phrase:
         """A pronoun for a name of this type."""
         self.marks.append(PRONOUN)
-        return Phrase([Token(self.draw.one(("she", "he")) if kind == PERSON else "it", "PRON")], False)
+        return Phrase([TaggedToken(self.draw.one(("she", "he")) if kind == PERSON else "it", "PRON")], False)
 
-    def _act(self, topic: Topic, subject: Phrase) -> Tokens:
+    def _act(self, topic: Topic, subject: Phrase) -> TaggedTokens:
         """Subject, verb and object; at times a second verb and object."""
         draw = self.draw
         out = [*subject.tokens]
         if draw.chance(0.08):
-            out.append(Token(draw.zipf(self.source(topic).adverbs), "ADV"))
+            out.append(TaggedToken(draw.zipf(self.source(topic).adverbs), "ADV"))
         out += [*self.verb(self.act(topic), subject.plural), *self._object(topic)]
         if draw.chance(0.1):
             self.marks.append(COORDINATION)
-            out += [Token("and", "CCONJ"), Token(self.act(topic).past, "VERB"), *self._object(topic)]
+            out += [
+                TaggedToken("and", "CCONJ"),
+                TaggedToken(self.act(topic).past, "VERB"),
+                *self._object(topic),
+            ]
         return out
 
-    def _object(self, topic: Topic) -> Tokens:
+    def _object(self, topic: Topic) -> TaggedTokens:
         if self.draw.chance(0.07):
-            return [Token(self.draw.one(("it", "them")), "PRON")]
+            return [TaggedToken(self.draw.one(("it", "them")), "PRON")]
         return self.noun_phrase(topic, "things").tokens
 
-    def _passive(self, topic: Topic) -> Tokens:
+    def _passive(self, topic: Topic) -> TaggedTokens:
         self.marks.append(PASSIVE)
         thing = self.subject(topic, "things")
-        by = [Token("by", "ADP"), *self.noun_phrase(topic, "agents", deep=False).tokens]
-        verb = Token(self.act(topic).past, "VERB")
+        by = [TaggedToken("by", "ADP"), *self.noun_phrase(topic, "agents", deep=False).tokens]
+        verb = TaggedToken(self.act(topic).past, "VERB")
         return [*thing.tokens, self.be(thing.plural), verb, *(by if self.draw.chance(0.7) else [])]
 
     def _adjective(self, topic: Topic) -> str:
         return self.draw.zipf(self.source(topic).adjectives)
 
-    def _determiner(self, plural: bool) -> Tokens:
+    def _determiner(self, plural: bool) -> TaggedTokens:
         draw = self.draw
         if draw.chance(0.52):
-            return [Token("the", "DET")]
+            return [TaggedToken("the", "DET")]
         if not plural:
-            return [Token(draw.weighted(_SINGULAR), "DET")]
+            return [TaggedToken(draw.weighted(_SINGULAR), "DET")]
         if draw.chance(0.25):
-            return [Token(draw.zipf(NUMBERS), "NUM")]
-        return [] if draw.chance(0.3) else [Token(draw.weighted(_PLURAL), "DET")]
+            return [TaggedToken(draw.zipf(NUMBERS), "NUM")]
+        return [] if draw.chance(0.3) else [TaggedToken(draw.weighted(_PLURAL), "DET")]
 
-    def _place(self, topic: Topic) -> Tokens:
+    def _place(self, topic: Topic) -> TaggedTokens:
         at = self.draw.weighted((("in", 5), ("at", 2), ("near", 1), ("from", 1), ("behind", 1)))
-        return [Token(at, "ADP"), *self.noun_phrase(topic, "places", deep=False).tokens]
+        return [TaggedToken(at, "ADP"), *self.noun_phrase(topic, "places", deep=False).tokens]
 
-    def _place_and_time(self, topic: Topic) -> Tokens:
+    def _place_and_time(self, topic: Topic) -> TaggedTokens:
         draw = self.draw
         out = self._place(topic) if draw.chance(0.2) else []
         if draw.chance(0.05):
-            out.append(Token(draw.zipf(self.source(topic).adverbs), "ADV"))
+            out.append(TaggedToken(draw.zipf(self.source(topic).adverbs), "ADV"))
         if draw.chance(0.12):
             out += when(draw)
         return out
 
 
-def when(draw: Draw) -> Tokens:
+def when(draw: Draw) -> TaggedTokens:
     """A phrase of time."""
     choice = draw.below(3)
     if choice == 0:
         return words(f"on {draw.zipf(DAYS)}", "ADP", "PROPN")
     if choice == 1:
         return words(f"in {draw.zipf(MONTHS)}", "ADP", "PROPN")
-    return [Token(*draw.zipf(_TIMES))]
+    return [TaggedToken(*draw.zipf(_TIMES))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, Facts, Statement
-from harness_tasks.mini.world.grammar import NEGATION, Grammar, Tokens, text_of
+from harness_tasks.mini.world.facts import Cast, Fact, FactWriter, Statement
+from harness_tasks.mini.world.grammar import NEGATION, Grammar, TaggedTokens, text_of
 from harness_tasks.mini.world.lexicon import Relation, lexicon
 from harness_tasks.mini.world.stems import Name, Verb
 from harness_tasks.mini.world.tagged import pools
@@ -33,7 +33,7 @@ class Questions:
         self._draw = Draw(f"mini_qa/{split}")
         self._grammar = Grammar(self._draw, lexicon())
         self._cast = Cast(self._draw, pools(split))
-        self._facts = Facts(self._grammar, self._cast)
+        self._facts = FactWriter(self._grammar, self._cast)
         self._topics = list(lexicon().topics.values())
         self._train = split == "train"
 
@@ -67,7 +67,7 @@ class Questions:
     def _verbs(self, relation: Relation) -> tuple[Verb, ...]:
         return relation.verbs[:TRAIN_VERBS] if self._train else relation.verbs
 
-    def _around(self, asked: Fact, other: Name) -> tuple[list[Tokens], list[str]]:
+    def _around(self, asked: Fact, other: Name) -> tuple[list[TaggedTokens], list[str]]:
         """Sentences of the facts that may mislead and of some that do not; slices."""
         draw, tags = self._draw, []
         facts: list[Fact] = []
@@ -98,7 +98,7 @@ class Questions:
             if not {t.form for t in value} & {t.form for t in asked.value if t.form != "a"}:
                 return Fact(owner, relation, value)
 
-    def _said(self, asked: Fact, verb: Verb) -> tuple[list[Tokens], Statement, list[str]]:
+    def _said(self, asked: Fact, verb: Verb) -> tuple[list[TaggedTokens], Statement, list[str]]:
         """The sentences that say what is asked for, the last of which holds the answer."""
         draw = self._draw
         if draw.chance(0.2):
@@ -117,7 +117,7 @@ class Questions:
         return [said.tokens], said, [*marks, *(["distractor:denied"] if NEGATION in marks else [])]
 
 
-def _characters(tokens: Tokens, span: tuple[int, int]) -> tuple[int, str]:
+def _characters(tokens: TaggedTokens, span: tuple[int, int]) -> tuple[int, str]:
     """First character and text of a span of tokens."""
     at = sum(len(token.form) + 1 for token in tokens[: span[0]])
     return at, text_of(tokens[span[0] : span[1]])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, Facts
+from harness_tasks.mini.world.facts import Cast, Fact, FactWriter
 from harness_tasks.mini.world.frames import gathering
-from harness_tasks.mini.world.grammar import Grammar, Phrase, Token, Tokens, name_tokens
+from harness_tasks.mini.world.grammar import Grammar, Phrase, TaggedToken, TaggedTokens, name_tokens
 from harness_tasks.mini.world.lexicon import TITLES, Names, lexicon
 from harness_tasks.mini.world.stems import PERSON, Name
 
@@ -20,7 +20,7 @@ TRAIN_NAMES = 5
 class Tagged:
     """A sentence with its slices."""
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[TaggedToken, ...]
     tags: tuple[str, ...]
 
 
@@ -45,7 +45,7 @@ class NameSentences:
         for origin, names, weight in pools(split):
             # without a telling context a neutral name has no type at all
             telling = Cast(self._draw, [(origin, names, 1.0)], neutral=0.0)
-            facts = Facts(self._grammar, Cast(self._draw, [(origin, names, 1.0)], neutral=0.35))
+            facts = FactWriter(self._grammar, Cast(self._draw, [(origin, names, 1.0)], neutral=0.35))
             self._casts.append(((origin, telling, facts), weight))
         self._topics = list(lexicon().topics.values())
 
@@ -64,7 +64,7 @@ class NameSentences:
             tags = [f"name:{origin}", "context:none", "shape:telling"]
         elif kind == "person":
             name = telling.name(PERSON)
-            title = [Token(draw.zipf(TITLES), "PROPN")] if draw.chance(0.5) else []
+            title = [TaggedToken(draw.zipf(TITLES), "PROPN")] if draw.chance(0.5) else []
             subject = Phrase([*title, *name_tokens(name.words, PERSON)], False)
             tokens = grammar.sentence(draw.one(self._topics), subject=subject)
             tags = [f"name:{origin}", "context:telling", "shape:telling"]
@@ -74,7 +74,7 @@ class NameSentences:
             tags.append("unseen_name")
         return Tagged(tuple(tokens), tuple(tags))
 
-    def _fact(self, facts: Facts) -> tuple[Tokens, list[Name], tuple[str, ...]]:
+    def _fact(self, facts: FactWriter) -> tuple[TaggedTokens, list[Name], tuple[str, ...]]:
         draw = self._draw
         relation = draw.one(facts.relations)
         owner = facts.cast.name(relation.owner)
@@ -94,7 +94,7 @@ class PosSentences:
         world = lexicon()
         self._draw = Draw(f"mini_pos/{split}")
         self._grammar = Grammar(self._draw, world)
-        self._facts = Facts(self._grammar, Cast(self._draw, [("corpus", world.known, 1.0)]))
+        self._facts = FactWriter(self._grammar, Cast(self._draw, [("corpus", world.known, 1.0)]))
         self._topics = list(world.topics.values())
         self._homographs = world.homographs
 

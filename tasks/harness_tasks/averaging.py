@@ -1,4 +1,4 @@
-"""Averaging what several models say of the same thing. Imports no torch."""
+"""Averaging the probabilities of several models. Does not import torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def log_mean(scores: np.ndarray) -> np.ndarray:
-    """Log of the mean over members of their probabilities; its softmax is that mean again.
+    """Log of the mean probability over members; its softmax is the mean probability.
 
     Args:
         scores: (M, ..., K) logits of M members; -inf is a probability of 0.
