@@ -1,11 +1,11 @@
-"""Benchmark of transfer learning in NLP: encoders x strategies x tasks, on one footing.
+"""Benchmark pretrained encoders and transfer strategies on your task, with 95 % confidence intervals.
 
-Importing this package imports nothing heavy; ``load_encoder`` brings torch when it is first asked for.
+Importing this package is cheap; torch is imported at the first access to ``load_encoder``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.encoders.loading import load_encoder as load_encoder
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["load_encoder"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "load_encoder":
         from harness.encoders.loading import load_encoder
 

@@ -1,9 +1,9 @@
-"""``python -m harness``: as the console script, from any directory."""
+"""``python -m harness``: the same as the console script, from any directory."""
 
 import os
 import sys
 
-# -m puts the current directory first: a tasks.py or yaml.py there would shadow what the engine imports
+# -m puts the current directory first on the path: a yaml.py there would shadow the library
 if not sys.flags.safe_path and sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath("."):
     del sys.path[0]
 

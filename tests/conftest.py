@@ -1,4 +1,4 @@
-"""What all tests share: fixed seeds, one thread, no network, and the shared data where there are any."""
+"""Shared by all tests: fixed seeds, one thread, no network, and the folder of real data if there is one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-# before anything imports torch or a hub client
+# must be set before torch or a hub client is imported
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -20,14 +20,14 @@ DATA = "HARNESS_TEST_DATA"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """``long`` tests run only when the marker is asked for by name."""
+    """Run ``long`` tests only if the marker expression names them."""
     if "long" not in (config.option.markexpr or ""):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not long"]))
 
 
 @pytest.fixture(autouse=True)
 def _repeatable() -> None:
-    """The same seed for every test, and one thread where torch is in use."""
+    """Use the same seed in every test, and one thread if torch is imported."""
     random.seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
@@ -38,11 +38,11 @@ def _repeatable() -> None:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data and published files that are too large, or not free enough, to be bundled."""
+    """The folder of real data and published files that cannot be bundled because of size or license."""
     where = os.environ.get(DATA)
     if not where:
-        pytest.skip(f"{DATA} is not set: it names the folder with data/ and models/ that this test reads")
+        pytest.skip(f"{DATA} is not set to the folder with data/ and models/ that this test reads")
     folder = Path(where).resolve()
     if not (folder / "data").is_dir():
-        pytest.fail(f"{DATA}={where} holds no folder data/")
+        pytest.fail(f"{DATA}={where}: has no subfolder data/")
     return folder

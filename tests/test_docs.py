@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import re
@@ -103,8 +104,11 @@ def commands() -> list[tuple[str, list[str]]]:
         blocks = [body for language, body in FENCE.findall(text) if language in ("", "sh")]
         for block in [*blocks, *INDENTED.findall(text)]:
             for line in block.replace("\\\n", " ").splitlines():
-                if line.strip().startswith("harness "):
-                    out.append((path.relative_to(ROOT).as_posix(), shlex.split(line, comments=True)[1:]))
+                if line.split(" ")[0] not in ("harness", "srun", "torchrun"):
+                    continue
+                words = shlex.split(line, comments=True)
+                if "harness" in words:
+                    out.append((path.relative_to(ROOT).as_posix(), words[words.index("harness") + 1 :]))
     return out
 
 
@@ -118,6 +122,17 @@ def test_the_subcommands_exist() -> None:
     first = {words[0] for _, words in commands() if words and words[0].isalpha()}
     assert set(COMMANDS) <= set(known)
     assert first <= set(known)
+
+
+def test_options_of_the_leaderboard_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    from harness.cli.main import main
+
+    with contextlib.suppress(SystemExit):
+        main(["leaderboard", "--help"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    used = {w for _, words in commands() if words[:1] == ["leaderboard"] for w in words if w.startswith("--")}
+    assert "--compare" in used
+    assert used <= known
 
 
 def runs(*, pretraining: bool) -> list[object]:

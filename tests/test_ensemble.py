@@ -160,7 +160,7 @@ def test_seeds_go_together_and_make_one_row(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "away").mkdir()
     extra.rename(tmp_path / "away" / "seed-2")
     assert main(["ensemble", *cells, "--results", str(tmp_path / "results")]) == 0
-    assert "left out: seed-2" in capsys.readouterr().out
+    assert "not every cell has them: seed-2" in capsys.readouterr().out
     made = sorted(
         (tmp_path / "results" / "mini_topic" / "mini_gpt+mini_static" / "ensemble").glob("*/seed-*")
     )

@@ -1,4 +1,4 @@
-"""``harness ensemble CELL CELL ...`` averages the stored predictions of cells of one task into a new cell."""
+"""``harness ensemble CELL CELL ...``: average stored predictions of cells of one task into a new cell."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.sweeps.progress import score_text
 
 
 def main(argv: list[str]) -> int:
-    """One ensemble a seed that all cells have; or one of just the seeds that are named."""
+    """Create one ensemble per seed that all cells have, or a single one of the given seed folders."""
     parser = argparse.ArgumentParser(
         prog="harness ensemble",
         description=__doc__,
-        epilog="Seeds go together: seed 0 of each cell, seed 1 of each, and so on. Where every CELL names "
-        "its seed (.../seed-n), these are averaged, whatever they are.",
+        epilog="Cells are averaged seed by seed: seed 0 of each cell, seed 1 of each, and so on. If every "
+        "CELL ends in /seed-n, exactly these seeds are averaged.",
     )
     parser.add_argument(
         "cells",
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     args = parser.parse_args(argv)
     if len(args.cells) < 2:
-        raise HarnessError("an ensemble is made of two cells or more")
+        raise HarnessError("an ensemble needs at least two cells")
     from harness.ensemble import combine
 
     groups = by_seed(args.cells, results=args.results)
@@ -40,23 +40,25 @@ def main(argv: list[str]) -> int:
 
 
 def by_seed(cells: Sequence[str], *, results: Path) -> list[list[Path]]:
-    """Seed folders that belong together.
+    """Group seed folders into ensembles.
 
     Raises:
-        HarnessError: a cell is not found or archived, or the cells have no seed in common.
+        HarnessError: a cell is not found or is archived, or the cells have no seed in common.
     """
-    found = [find(cell, results=results) for cell in cells]
-    for folder in (f for folders in found for f in folders):
+    folders_of = [find(cell, results=results) for cell in cells]
+    for folder in (f for folders in folders_of for f in folders):
         if ARCHIVE in folder.parts:
-            raise HarnessError(f"{folder}: is archived; an ensemble is made of cells that are in use")
+            raise HarnessError(f"{folder}: is archived; move it back to use it in an ensemble")
     if all(Path(cell).name.startswith("seed-") for cell in cells):
-        return [[folder for folders in found for folder in folders]]
-    seeds = [{folder.name: folder for folder in folders} for folders in found]
-    shared = [name for name in seeds[0] if all(name in its for its in seeds)]
+        return [[folder for folders in folders_of for folder in folders]]
+    seeds = [{folder.name: folder for folder in folders} for folders in folders_of]
+    shared = [name for name in seeds[0] if all(name in by_name for by_name in seeds)]
     if not shared:
-        have = "; ".join(f"{cell}: {', '.join(its)}" for cell, its in zip(cells, seeds, strict=True))
-        raise HarnessError(f"the cells have no seed in common ({have}); name the seed of each: CELL/seed-n")
-    left = sorted({name for its in seeds for name in its} - set(shared))
-    if left:
-        print(f"not in every cell and left out: {', '.join(left)}")
-    return [[its[name] for its in seeds] for name in shared]
+        available = "; ".join(f"{cell}: {', '.join(names)}" for cell, names in zip(cells, seeds, strict=True))
+        raise HarnessError(
+            f"the cells have no seed in common ({available}); give the seed of each: CELL/seed-n"
+        )
+    omitted = sorted({name for by_name in seeds for name in by_name} - set(shared))
+    if omitted:
+        print(f"omitted, because not every cell has them: {', '.join(omitted)}")
+    return [[by_name[name] for by_name in seeds] for name in shared]

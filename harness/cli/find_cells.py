@@ -1,4 +1,4 @@
-"""Finding cells by what a user writes: a path, ``task/encoder/strategy/id[/seed-n]``, or an id's start."""
+"""Find cells by a path, by ``task/encoder/strategy/id[/seed-n]``, or by the start of an id."""
 
 from __future__ import annotations
 
@@ -15,44 +15,47 @@ _LISTED = 10
 
 
 def cells_parser(name: str, *, about: str | None, epilog: str) -> argparse.ArgumentParser:
-    """The arguments of a command that acts on cells: their names, and where the results are."""
+    """Create the parser of a command that acts on cells: their names and the results folder."""
     parser = argparse.ArgumentParser(prog=f"harness {name}", description=about, epilog=epilog)
     parser.add_argument(
         "cells",
         nargs="+",
         metavar="CELL",
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
-        "task, task/encoder or task/encoder/strategy: all cells below it",
+        "task, task/encoder or task/encoder/strategy selects all cells below it",
     )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     return parser
 
 
 def find(cell: str, *, results: Path, groups: bool = False) -> list[Path]:
-    """The seed folders that ``cell`` names, sorted.
+    """Return the seed folders of ``cell``, sorted.
 
     Args:
         cell: a path, ``task/encoder/strategy/id[/seed-n]``, or the start of an id.
-        results: the results folder that names are looked up in.
-        groups: whether a task, ``task/encoder`` or ``task/encoder/strategy`` names all cells below it.
+        results: the results folder.
+        groups: whether a task, ``task/encoder`` or ``task/encoder/strategy`` selects all cells below it.
 
     Raises:
-        HarnessError: none, or several cells at once; the message names the nearest, or those.
+        HarnessError: no cell or several cells match; the message lists similar or matching ones.
     """
-    for place in (Path(cell), results / cell):
-        found = _seeds(place)
-        if found:
-            return found
+    for path in (Path(cell), results / cell):
+        if folders := _seeds(path):
+            return folders
     matches = _begin_with(cell, results=results)
-    for place in (Path(cell), results / cell):
-        found = _below(place)
-        if found and (matches or not groups):
-            named = sorted({f.parent for f in found} | {m.absolute() for m in matches})
-            raise HarnessError(f"{cell}: {len(named)} cells are named so; write one of:{_listing(named)}")
-        if found:
-            return found
+    for path in (Path(cell), results / cell):
+        folders = _below(path)
+        if folders and (matches or not groups):
+            candidates = sorted({f.parent for f in folders} | {m.absolute() for m in matches})
+            raise HarnessError(
+                f"{cell}: matches {len(candidates)} cells; choose one of:{_listing(candidates)}"
+            )
+        if folders:
+            return folders
     if len(matches) > 1:
-        raise HarnessError(f"{cell}: {len(matches)} cells begin so; write more of the id:{_listing(matches)}")
+        raise HarnessError(
+            f"{cell}: {len(matches)} ids start with this; give more characters:{_listing(matches)}"
+        )
     if matches:
         return _seeds(matches[0])
     raise HarnessError(f"{cell}: no such cell in {results}; {_nearest(cell, results=results)}")
@@ -69,30 +72,30 @@ def _begin_with(cell: str, *, results: Path) -> list[Path]:
     return sorted(p for p in results.glob(f"*/*/*/{glob.escape(cell)}*") if _seeds(p))
 
 
-def _below(place: Path) -> list[Path]:
-    """Seed folders below a task's, an encoder's or a strategy's folder; none of other folders."""
-    if not place.is_dir() or ARCHIVE in place.absolute().parts:
+def _below(folder: Path) -> list[Path]:
+    """Seed folders below the folder of a task, encoder or strategy; empty for other folders."""
+    if not folder.is_dir() or ARCHIVE in folder.absolute().parts:
         return []
     for depth in (2, 3, 4):
-        found = [p.absolute() for p in place.glob("/".join("*" * (depth - 1)) + "/seed-*") if p.is_dir()]
-        if found:
-            return sorted(found, key=lambda p: (p.parent, _number(p)))
+        seeds = [p.absolute() for p in folder.glob("/".join("*" * (depth - 1)) + "/seed-*") if p.is_dir()]
+        if seeds:
+            return sorted(seeds, key=lambda p: (p.parent, _number(p)))
     return []
 
 
 def _nearest(cell: str, *, results: Path) -> str:
     if not results.is_dir():
-        return "there is no such folder; give --results DIR"
+        return "the folder does not exist; give --results DIR"
     titles = [title(p) for p in results.glob("*/*/*/*") if _seeds(p)]
     if not titles:
-        return "it holds no cells"
+        return "it contains no cells"
     by_id: dict[str, str] = {t.rpartition("/")[2]: t for t in titles}
-    wanted = cell.strip("/")
-    near = difflib.get_close_matches(wanted, titles, n=5, cutoff=0.6)
-    near += [by_id[i] for i in difflib.get_close_matches(wanted.rpartition("/")[2], by_id, n=5, cutoff=0.5)]
+    name = cell.strip("/")
+    near = difflib.get_close_matches(name, titles, n=5, cutoff=0.6)
+    near += [by_id[i] for i in difflib.get_close_matches(name.rpartition("/")[2], by_id, n=5, cutoff=0.5)]
     if not near:
-        return f"none of the {len(titles)} cells there is called anything like it: harness status {results}"
-    return "the nearest:" + "".join(f"\n  {t}" for t in list(dict.fromkeys(near))[:5])
+        return f"none of its {len(titles)} cells has a similar name (harness status {results} lists them)"
+    return "similar cells:" + "".join(f"\n  {t}" for t in list(dict.fromkeys(near))[:5])
 
 
 def _listing(cells: list[Path]) -> str:
@@ -101,14 +104,14 @@ def _listing(cells: list[Path]) -> str:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a sweep runs the cell of this seed folder."""
+    """Whether a sweep is running the cell of this seed folder."""
     return holder(folder) is not None
 
 
-def _seeds(place: Path) -> list[Path]:
-    if place.name.startswith("seed-") and place.is_dir():
-        return [place.absolute()]
-    return sorted((p.absolute() for p in place.glob("seed-*") if p.is_dir()), key=_number)
+def _seeds(folder: Path) -> list[Path]:
+    if folder.name.startswith("seed-") and folder.is_dir():
+        return [folder.absolute()]
+    return sorted((p.absolute() for p in folder.glob("seed-*") if p.is_dir()), key=_number)
 
 
 def _number(folder: Path) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Hydra's errors in one sentence: which argument, what is wrong with it, and the nearest that is right."""
+"""Explain errors of Hydra in one sentence: the argument, the problem, and the closest valid value."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness.cli.main import COMMANDS
 from harness.config.overrides import split_values
 from harness.core.paths import conf_dir
 from harness.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from hydra.errors import OverrideParseException
 
 _GROUP = re.compile(r"Could not find '(?P<group>.+)/(?P<option>[^/']+)'")
 _OVERRIDE = re.compile(
@@ -24,68 +27,69 @@ _FULL_KEY = re.compile(r"full_key: (?P<key>\S+)")
 
 
 def explain(error: Exception, *, argv: list[str]) -> str:
-    """One message for an error of Hydra's or OmegaConf's composition, given the command's arguments."""
+    """Explain an error raised by Hydra or OmegaConf while composing the configuration of ``argv``."""
     from hydra.errors import MissingConfigException, OverrideParseException
     from omegaconf.errors import MissingMandatoryValue
 
     if isinstance(error, OverrideParseException):
-        return _not_readable(error)
+        return _explain_parse_error(error)
     text = str(error)
     if isinstance(error, MissingMandatoryValue):
-        key = _found(_FULL_KEY, text)
-        return f"{key}: has no value yet; give {key}=..."
+        key = _first_match(_FULL_KEY, text)
+        return f"{key}: a value is required; give {key}=..."
     if isinstance(error, MissingConfigException):
-        return _no_such_option(text, argv=argv)
-    return _no_such_key(text, argv=argv) or _other(error)
+        return _explain_unknown_option(text, argv=argv)
+    return _explain_key(text, argv=argv) or _shorten(error)
 
 
 def options_of(group: str, *, argv: list[str]) -> list[str]:
-    """Names in a group of the installed configuration and of --config-dir."""
+    """Options of a group in the installed configuration and in --config-dir."""
     folders = [conf_dir(), *_config_dirs(argv)]
     return sorted({p.stem for folder in folders for p in (folder / group).glob("*.yaml")})
 
 
-def _not_readable(error: Any) -> str:
-    override, first = error.override, str(error).splitlines()
-    reason = next((line for line in first if "rror parsing" not in line), first[0])
+def _explain_parse_error(error: OverrideParseException) -> str:
+    override, lines = str(error.override), str(error).splitlines()
+    reason = next((line for line in lines if "rror parsing" not in line), lines[0])
     if "=" not in override:
         return f"{override}: not key=value; {did_you_mean(override, [*_groups([]), *COMMANDS])}"
     key, _, value = override.partition("=")
     return (
-        f"{override}: the value cannot be read ({reason}); "
-        f'if it is text, quote it for the shell and for Hydra: "{key}={value!r}"'
+        f"{override}: invalid value ({reason}); "
+        f'to pass it as text, quote it for the shell and for Hydra: "{key}={value!r}"'
     )
 
 
-def _no_such_option(text: str, *, argv: list[str]) -> str:
+def _explain_unknown_option(text: str, *, argv: list[str]) -> str:
     match = _GROUP.search(text)
     if match is None:
         return text.splitlines()[0]
     group, option = match["group"], match["option"]
     options = options_of(group, argv=argv)
     if group == "hydra/launcher":
-        listed = re.search(r"Available options in .*:\n((?:\t.*\n?)+)", text)
-        options += listed[1].split() if listed else []
-    listing = f"; `harness list {group}s` shows all" if f"{group}s" in LISTED else ""
-    return f"{group}={option}: there is no {group} of that name; {did_you_mean(option, options)}{listing}"
+        available = re.search(r"Available options in .*:\n((?:\t.*\n?)+)", text)
+        options += available[1].split() if available else []
+    all_options = f"; `harness list {group}s` lists all" if f"{group}s" in LISTED else ""
+    return f"{group}={option}: there is no {group} {option}; {did_you_mean(option, options)}{all_options}"
 
 
 LISTED = frozenset({"encoders", "tasks", "experiments"})
+"""Groups with more options than a message can name."""
 
 
-def _no_such_key(text: str, *, argv: list[str]) -> str | None:
+def _explain_key(text: str, *, argv: list[str]) -> str | None:
     ambiguous = _AMBIGUOUS.search(text)
     if ambiguous:
         return (
-            f"{ambiguous['argument']}: several values make a sweep; add -m, or give a list as key=[a,b], "
+            f"{ambiguous['argument']}: several values require a sweep; add -m, or write a list as key=[a,b], "
             "or text with a comma as \"key='a,b'\""
         )
     append = _APPEND.search(text)
     if append:
-        return f"+{append['key']}: exists already; give it without the +"
+        return f"+{append['key']}: the key exists already; write it without the +"
     group = _NO_GROUP.search(text)
     if group:
-        return f"{group['group']}: there is no such group; {did_you_mean(group['group'], _groups(argv))}"
+        return f"{group['group']}: unknown group; {did_you_mean(group['group'], _groups(argv))}"
     match = _OVERRIDE.search(text)
     if match is None:
         return None
@@ -94,16 +98,16 @@ def _no_such_key(text: str, *, argv: list[str]) -> str | None:
 
 
 def nearest_key(key: str, valid: list[str]) -> str:
-    """The valid dotted keys nearest to ``key``: the same last part elsewhere, or a similar spelling."""
+    """Suggest valid dotted keys: with the same last part as ``key``, or spelled similarly."""
     last = key.rpartition(".")[2]
-    # the shallow ones first: a setting of the engine before an encoder's recipe for it
+    # shallow keys first: a setting itself before the same setting in a recipe
     same = sorted((k for k in valid if k.rpartition(".")[2] == last), key=lambda k: k.count("."))
     if same:
         return f"did you mean {' or '.join(same[:3])}?"
     near = difflib.get_close_matches(key, valid, n=3, cutoff=0.6)
     if not near:
-        lasts = {k.rpartition(".")[2]: k for k in valid}
-        near = [lasts[n] for n in difflib.get_close_matches(last, lasts, n=3, cutoff=0.6)]
+        by_last = {k.rpartition(".")[2]: k for k in valid}
+        near = [by_last[n] for n in difflib.get_close_matches(last, by_last, n=3, cutoff=0.6)]
     if near:
         return f"did you mean {' or '.join(near)}?"
     below = [k for k in valid if k.startswith(key.rpartition(".")[0] + ".")]
@@ -111,7 +115,7 @@ def nearest_key(key: str, valid: list[str]) -> str:
 
 
 def valid_keys(argv: list[str]) -> list[str]:
-    """All dotted keys of what the well-formed arguments compose; [] when nothing composes."""
+    """All dotted keys of the configuration that the valid arguments compose; [] if composing fails."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
@@ -130,7 +134,7 @@ def valid_keys(argv: list[str]) -> list[str]:
                 composed = compose("config", overrides=[*search, *overrides], return_hydra_config=True)
             return sorted(_dotted(OmegaConf.to_container(composed, resolve=False)))
         except Exception:
-            # what is asked for is a hint: the error it is a hint to is the one to show
+            # the keys are only a suggestion: the original error is more important than this one
             continue
     return []
 
@@ -155,21 +159,21 @@ def _config_dirs(argv: list[str]) -> Iterator[Path]:
             yield Path(value).absolute()
 
 
-def _dotted(node: Any, prefix: str = "") -> Iterator[str]:
+def _dotted(node: object, prefix: str = "") -> Iterator[str]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             yield f"{prefix}{key}"
             yield from _dotted(value, f"{prefix}{key}.")
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
+def _first_match(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return match["key"] if match else text.splitlines()[0]
 
 
-def _other(error: Exception) -> str:
-    """Everything Hydra has to say, without its search path and its advice to look for stack traces."""
-    said = [str(error).split("Config search path:")[0].strip()]
-    if error.__cause__ is not None and str(error.__cause__) not in said[0]:
-        said.append(str(error.__cause__).strip())
-    return "\n".join(said)
+def _shorten(error: Exception) -> str:
+    """The message without Hydra's search path and its advice on stack traces, and the cause."""
+    messages = [str(error).split("Config search path:")[0].strip()]
+    if error.__cause__ is not None and str(error.__cause__) not in messages[0]:
+        messages.append(str(error.__cause__).strip())
+    return "\n".join(messages)

@@ -1,11 +1,10 @@
-"""``harness list [GROUP]`` shows what can be named on the command line, from the YAML files alone."""
+"""``harness list [GROUP]``: list the available options of each group, read from the YAML files only."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -21,15 +20,15 @@ GROUPS = {
 }
 try:
     from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML without its C part
+except ImportError:  # PyYAML without its C extension
     from yaml import SafeLoader as _Loader
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="harness list", description=__doc__)
-    parser.add_argument("group", nargs="?", metavar="GROUP", help=f"{', '.join(GROUPS)}; all without it")
+    parser.add_argument("group", nargs="?", metavar="GROUP", help=f"{', '.join(GROUPS)} (default: all)")
     parser.add_argument(
-        "--config-dir", type=Path, metavar="DIR", help="a folder of your own files, as for run"
+        "--config-dir", type=Path, metavar="DIR", help="a folder with your own files, as for run"
     )
     args = parser.parse_args(argv)
     if args.group and args.group not in GROUPS:
@@ -46,8 +45,8 @@ def main(argv: list[str]) -> int:
 
 
 def lines(group: str, *, folders: list[Path]) -> list[str]:
-    """One line for each file of the group: its name as in ``group=name``, and what it says of itself."""
-    # the installed files are searched first, as Hydra does
+    """One line per option of the group: its name as in ``group=name`` and its description."""
+    # installed files take precedence, as in Hydra
     files = {p.stem: p for folder in reversed(folders) for p in (folder / group).glob("*.yaml")}
     width = max(map(len, files), default=0)
     return [f"{name:<{width}}  {_about(files[name])}".rstrip() for name in sorted(files)]
@@ -59,7 +58,7 @@ def _about(path: Path) -> str:
     if isinstance(about, Mapping):
         shown = (about.get(k) for k in ("family", "unit", "objective", "size"))
         needs = f"needs {about['where']}" if about.get("where") and config.get("path") is None else None
-        needs = "downloaded at its first use" if config.get("url") else needs
+        needs = "downloaded at first use" if config.get("url") else needs
         return ", ".join(str(v) for v in (*shown, needs) if v is not None)
     if about:
         return str(about)
@@ -71,21 +70,23 @@ def _about(path: Path) -> str:
     )
 
 
-def _inherited(path: Path, depth: int = 0) -> Any:
-    """What a file says of itself, over what those say that it builds on."""
+def _inherited(path: Path, depth: int = 0) -> object:
+    """The description (``about``) of a file, merged over those of the files in its defaults list."""
     config = _read(path)
-    own, below = config.get("about"), None
-    for base in config.get("defaults") or [] if depth < 5 else []:
+    own: object = config.get("about")
+    base_about: object = None
+    defaults = config.get("defaults")
+    for base in defaults if isinstance(defaults, list) and depth < 5 else []:
         if isinstance(base, str) and base != "_self_" and (path.parent / f"{base}.yaml").is_file():
-            below = _inherited(path.parent / f"{base}.yaml", depth + 1)
-    if isinstance(own, Mapping) and isinstance(below, Mapping):
-        return {**below, **own}
-    return own or below
+            base_about = _inherited(path.parent / f"{base}.yaml", depth + 1)
+    if isinstance(own, Mapping) and isinstance(base_about, Mapping):
+        return {**base_about, **own}
+    return own or base_about
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
         config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise HarnessError(f"{path}: not readable as YAML ({e})") from e
+        raise HarnessError(f"{path}: invalid YAML ({e})") from e
     return config if isinstance(config, dict) else {}

@@ -1,6 +1,6 @@
-"""The command line: ``harness [overrides]`` runs a cell, ``harness -m ...`` a sweep; the rest is subcommands.
+"""Entry point: ``harness [overrides]`` runs a cell, ``harness -m ...`` a sweep; the rest are subcommands.
 
-This module imports nothing heavy: each subcommand is loaded when it is called.
+The module of a subcommand is imported only when it is called.
 """
 
 from __future__ import annotations
@@ -15,24 +15,30 @@ from collections.abc import Sequence
 from harness.errors import HarnessError, did_you_mean
 
 COMMANDS = {
-    "run": ("harness.cli.run", "run one cell, or with -m a sweep (the same without the word run)"),
-    "list": ("harness.cli.list", "encoders, strategies, tasks, bodies, experiments that can be named"),
-    "status": (
-        "harness.cli.status",
-        "what a results folder holds, what is running, what failed and why",
-    ),
+    "run": ("harness.cli.run", "run one cell, or a sweep with -m (the word run is optional)"),
+    "list": ("harness.cli.list", "list the available encoders, strategies, tasks, bodies and experiments"),
+    "status": ("harness.cli.status", "count the cells of a results folder; show running and failed ones"),
     "leaderboard": (
         "harness.leaderboard.command",
-        "means, intervals and tests of differences from a results folder; as text, LaTeX or HTML",
+        "means, confidence intervals and paired tests, as text, LaTeX or HTML",
     ),
-    "pretrain": ("harness.cli.pretrain", "make an encoder of a family from a plain text corpus"),
+    "pretrain": ("harness.cli.pretrain", "pretrain an encoder on a plain text corpus"),
     "ensemble": ("harness.cli.ensemble", "average the predictions of two or more cells of a task"),
-    "show": ("harness.cli.show", "one cell's record, readable"),
+    "show": ("harness.cli.show", "print the record of a cell"),
     "rerun": ("harness.cli.rerun", "run cells again from their stored configuration"),
-    "rm": ("harness.cli.remove", "archive cells, so that they run again"),
+    "rm": ("harness.cli.remove", "archive cells, so that the next sweep runs them again"),
 }
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
-"""What is wrong with a place, not with the program."""
+UNUSABLE_PATH = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EISDIR,
+    errno.ENOTDIR,
+)
+"""Errors of a path or disk that the user has to fix, not errors of the program."""
+ABOUT = "Benchmark pretrained encoders and transfer strategies on your task, with 95 % confidence intervals."
 EXAMPLES = """\
   harness task=trec task.path=DIR encoder=glove_6b_100d strategy=frozen
   harness -m task=trec encoder=glove_6b_100d,bert_base_uncased strategy=frozen,full seed=0,1,2
@@ -41,8 +47,10 @@ EXAMPLES = """\
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. Exit code: 0 done, 1 a cell failed, 2 the command is wrong, 130 interrupted, 141 stopped
-    since nobody read on what it printed."""
+    """Run a command.
+
+    Exit code: 0 done, 1 a cell failed, 2 invalid command, 130 interrupted, 141 broken pipe.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(arguments)
@@ -57,12 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("harness: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # the reader of a pipe (head, less) has had enough
+        # the reader of the pipe (head, less) has exited
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 128 + signal.SIGPIPE
     except OSError as e:
-        if e.errno not in NO_ROOM or os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if e.errno not in UNUSABLE_PATH or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"harness: {e.filename2 or e.filename or 'a file'}: {e.strerror}", file=sys.stderr)
         return 2
@@ -84,24 +92,24 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _command_first(arguments: list[str]) -> list[str]:
-    """``--config-dir DIR`` before a subcommand moves behind it; any other option there is refused."""
-    at, moved = 0, []
-    while at < len(arguments) and arguments[at].startswith("-"):
-        option, _, value = arguments[at].partition("=")
+    """Move ``--config-dir DIR`` from before a subcommand to after it; reject any other option there."""
+    position, moved = 0, []
+    while position < len(arguments) and arguments[position].startswith("-"):
+        option, _, value = arguments[position].partition("=")
         if option in ("--config-dir", "-cd") and not value:
-            value = arguments[at + 1] if at + 1 < len(arguments) else ""
-            at += 1
-        at += 1
+            position += 1
+            value = arguments[position] if position < len(arguments) else ""
+        position += 1
         moved += ["--config-dir", value] if option in ("--config-dir", "-cd") else [option]
-    word = arguments[at] if 0 < at < len(arguments) else ""
+    word = arguments[position] if 0 < position < len(arguments) else ""
     if word not in COMMANDS:
         return arguments
-    rest = arguments[at + 1 :]
+    options, rest = arguments[:position], arguments[position + 1 :]
     if word == "run":
-        return [word, *arguments[:at], *rest]
+        return [word, *options, *rest]
     if word == "list" and set(moved[::2]) == {"--config-dir"}:
         return [word, *rest, *moved]
-    raise HarnessError(f"{' '.join(arguments[:at])}: {word} takes no such option; write harness {word} ...")
+    raise HarnessError(f"{' '.join(options)}: not an option of {word}; write harness {word} ...")
 
 
 def _call(module: str, arguments: list[str]) -> int:
@@ -116,6 +124,7 @@ def _version() -> int:
 
 
 def usage() -> str:
+    """The text of ``harness --help``."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join(
@@ -123,18 +132,18 @@ def usage() -> str:
             "usage: harness [run] [-m] key=value ...",
             "       harness SUBCOMMAND [--help]",
             "",
-            "Which pretrained encoder, transferred how, serves a task best, and is the difference real?",
-            "Means over seeds with intervals, and paired tests of differences.",
+            ABOUT,
+            "A cell is one encoder, strategy, task and seed; a sweep runs many cells.",
             "",
             *lines,
             "",
             "examples:",
             EXAMPLES,
             "",
-            "  what is not named is task=mini_topic, encoder=mini_bert, strategy=full, seed=0",
-            "  harness --cfg job [key=value ...]   prints the composed configuration and runs nothing",
-            "  harness --config-dir DIR ...        adds a folder of your own encoder/, task/, ... files",
-            "  harness --hydra-help                Hydra's own options",
+            "  defaults: task=mini_topic, encoder=mini_bert, strategy=full, seed=0",
+            "  harness --cfg job [key=value ...]   print the composed configuration and run nothing",
+            "  harness --config-dir DIR ...        add a folder with your own encoder/, task/, ... files",
+            "  harness --hydra-help                options of Hydra",
         ]
     )
 

@@ -8,23 +8,25 @@ from harness.data.statistics import ClassCounts, load_metric
 from harness.errors import HarnessError
 from harness.records.predictions import PREDICTIONS, read_counts
 
-MOST = 100
+MAX_CLASSES = 100
 
 
 def by_class(folder: Path, *, split: str = "test") -> list[str]:
-    """Lines of a table, the most frequent class first; none where the task has no classes, or one line with
-    the reason why the file cannot be read."""
+    """Format the scores of each class as a table, the most frequent class first.
+
+    Empty if the task has no classes; a single line with the reason if the file cannot be read.
+    """
     try:
         counts = _counts(folder, split)
     except (OSError, ValueError, HarnessError) as e:  # the record is intact: show the rest of it
         return [f"  by class: {PREDICTIONS} cannot be read ({e})"]
     if not counts:
         return []
-    shown = sorted(counts, key=lambda c: (-c.gold, c.name))[:MOST]
+    shown = sorted(counts, key=lambda c: (-c.gold, c.name))[:MAX_CLASSES]
     width = max(len("class"), *(len(c.name) for c in shown))
     head = f"    {'class':{width}}  {'F1':>6}  {'precision':>9}  {'recall':>6}  {'gold':>6}  {'predicted':>9}"
     lines = [f"  {split} by class:", head, *(_line(c, width) for c in shown)]
-    return lines + ([f"    {len(counts) - MOST} more"] if len(counts) > MOST else [])
+    return lines + ([f"    {len(counts) - MAX_CLASSES} more"] if len(counts) > MAX_CLASSES else [])
 
 
 def _line(counts: ClassCounts, width: int) -> str:

@@ -1,11 +1,10 @@
-"""``harness show CELL`` prints a cell's record as text, and the F1 of each class where there are classes."""
+"""``harness show CELL``: print the record of a cell, and the F1 score of each class if there are classes."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from harness.cli.find_cells import find
 from harness.cli.per_class import by_class
@@ -14,6 +13,7 @@ from harness.records.record import read_record
 
 
 def main(argv: list[str]) -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="harness show", description=__doc__)
     parser.add_argument(
         "cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or the start of an id"
@@ -26,12 +26,12 @@ def main(argv: list[str]) -> int:
 
 
 def describe(folder: Path) -> list[str]:
-    """The record's fields that say something, one a line, nested ones indented; then the classes of its test
-    predictions (of dev's where there is no test) and the files beside it."""
+    """Describe a record: its non-empty fields, one per line, nested ones indented; then the scores per class
+    on test (on dev if there is no test split) and the files beside the record."""
     try:
         record = asdict(read_record(folder))
     except FileNotFoundError:
-        raise HarnessError(f"{folder}: has no record yet: it is running or was stopped") from None
+        raise HarnessError(f"{folder}: has no record yet: the cell is running or was stopped") from None
     lines = [str(folder)]
     for key, value in record.items():
         if value not in (None, "", [], {}):
@@ -41,7 +41,7 @@ def describe(folder: Path) -> list[str]:
     return [*lines, f"  files: {', '.join(files)}"]
 
 
-def _lines(key: str, value: Any, *, indent: int) -> list[str]:
+def _lines(key: str, value: object, *, indent: int) -> list[str]:
     pad = "  " * indent
     if isinstance(value, dict):
         inner = [line for k, v in value.items() for line in _lines(str(k), v, indent=indent + 1)]
@@ -54,5 +54,5 @@ def _lines(key: str, value: Any, *, indent: int) -> list[str]:
     return [f"{pad}{key}: {first}", *(f"{pad}    {line}" for line in rest)]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

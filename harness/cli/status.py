@@ -1,4 +1,4 @@
-"""``harness status DIR``: what a results folder holds, what is running, what failed and why."""
+"""``harness status DIR``: count the cells of a results folder; show running and failed ones with reasons."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from harness.cli.find_cells import is_running
 from harness.errors import HarnessError
@@ -21,7 +20,32 @@ from harness.records.record import STATUSES, read_record
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
 
 
+class RunningCell(TypedDict, total=False):
+    """A cell that is running; host, process id and start are missing if the lease is released meanwhile."""
+
+    cell: str
+    host: str
+    pid: int
+    since: str
+
+
+class StatusReport(TypedDict):
+    """The output of ``harness status --json``.
+
+    ``counts`` are by status, ``groups`` by task/encoder/strategy and status, ``failures`` have the keys cell,
+    status and reason.
+    """
+
+    results: str
+    cells: int
+    counts: dict[str, int]
+    groups: dict[str, dict[str, int]]
+    running: list[RunningCell]
+    failures: list[dict[str, str]]
+
+
 def main(argv: list[str]) -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="harness status", description=__doc__)
     parser.add_argument(
         "results",
@@ -29,26 +53,26 @@ def main(argv: list[str]) -> int:
         metavar="DIR",
         nargs="?",
         default=Path("results"),
-        help="results folder, or a task's in it (default: results)",
+        help="results folder, or the folder of a task in it (default: results)",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--watch",
         type=_seconds,
         nargs="?",
         const=2.0,
         metavar="SECONDS",
-        help="show it again every so many seconds (2) until Ctrl-C",
+        help="repeat every SECONDS (default: 2) until Ctrl-C",
     )
     args = parser.parse_args(argv)
     if not args.results.is_dir():
         raise HarnessError(f"{args.results}: no such results folder")
     while True:
         report = _report(args.results)
-        shown = json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report))
+        output = json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report))
         if args.watch and sys.stdout.isatty():
-            shown = f"\033[H\033[2J{shown}"
-        print(shown, flush=True)
+            output = f"\033[H\033[2J{output}"  # clear the screen first
+        print(output, flush=True)
         if not args.watch:
             return 0
         time.sleep(args.watch)
@@ -61,7 +85,7 @@ def _seconds(value: str) -> float:
     return seconds
 
 
-def _report(results: Path) -> dict[str, Any]:
+def _report(results: Path) -> StatusReport:
     report = collect(results)
     if not report["cells"] and any(results.glob("*/*/*/seed-*")):
         task = results.absolute()
@@ -69,25 +93,22 @@ def _report(results: Path) -> dict[str, Any]:
     return report
 
 
-def collect(results: Path, *, task: str | None = None) -> dict[str, Any]:
-    """Counts by status, in all and by task/encoder/strategy; failures with reasons; cells that run now.
+def collect(results: Path, *, task: str | None = None) -> StatusReport:
+    """Collect the status of all cells, or of those of one task.
 
-    ``task`` leaves the folders of all other tasks out.
-
-    A folder without a record is ``running`` while a sweep holds its lease and ``unfinished`` otherwise.
+    A folder without a record is ``running`` while a sweep holds its lease, and otherwise ``unfinished``.
     """
     total: Counter[str] = Counter()
     groups: dict[str, Counter[str]] = {}
     failures: list[dict[str, str]] = []
-    running: list[dict[str, Any]] = []
+    running: list[RunningCell] = []
     for folder in seed_folders(results, task=task):
         title = folder[len(str(results)) :].strip("/")
         status, reason = _state(folder)
         total[status] += 1
         groups.setdefault(title.rsplit("/", 2)[0], Counter())[status] += 1
         if status == "running":
-            owner = holder(Path(folder))
-            running.append({"cell": title, **(asdict(owner) if owner else {})})
+            running.append(_running_cell(title, Path(folder)))
         elif status in ("failed", "timeout", "damaged"):
             failures.append({"cell": title, "status": status, "reason": reason})
     return {
@@ -100,9 +121,16 @@ def collect(results: Path, *, task: str | None = None) -> dict[str, Any]:
     }
 
 
+def _running_cell(title: str, folder: Path) -> RunningCell:
+    owner = holder(folder)
+    if owner is None:
+        return {"cell": title}
+    return {"cell": title, "host": owner.host, "pid": owner.pid, "since": owner.since}
+
+
 def seed_folders(results: Path, *, task: str | None = None) -> Iterator[str]:
-    """Paths of ``<task>/<encoder>/<strategy>/<id>/seed-<n>`` below ``results``, in order; hidden ones are not
-    looked into."""
+    """Yield the paths ``<task>/<encoder>/<strategy>/<id>/seed-<n>`` below ``results`` in order, without
+    hidden folders."""
     level = _subfolders(str(results)) if task is None else [os.path.join(results, task)]
     for _ in range(3):
         level = [child for folder in level for child in _subfolders(folder)]
@@ -127,25 +155,25 @@ def _state(folder: str) -> tuple[str, str]:
     return record.status, record.reason
 
 
-def text(report: dict[str, Any]) -> list[str]:
-    """The report as lines: counts, a table by group, running cells, failures."""
-    counts = ", ".join(f"{n} {s}" for s, n in report["counts"].items()) or "nothing"
+def text(report: StatusReport) -> list[str]:
+    """Format a report as lines: counts, a table by group, running cells, failures."""
+    counts = ", ".join(f"{n} {s}" for s, n in report["counts"].items()) or "none"
     lines = [f"{report['results']}: {report['cells']} cells: {counts}"]
-    shown = [s for s in COUNTED if s in report["counts"]]
+    statuses = [s for s in COUNTED if s in report["counts"]]
     if report["groups"]:
         width = max(len(g) for g in report["groups"])
-        lines += ["", " " * width + "".join(f"  {s:>10}" for s in shown)]
+        lines += ["", " " * width + "".join(f"  {s:>10}" for s in statuses)]
         lines += [
-            f"{group:<{width}}" + "".join(f"  {c.get(s, 0) or '':>10}" for s in shown)
+            f"{group:<{width}}" + "".join(f"  {c.get(s, 0) or '':>10}" for s in statuses)
             for group, c in report["groups"].items()
         ]
     if report["running"]:
-        lines += ["", "running"]
+        lines += ["", "running:"]
         for cell in report["running"]:
             owner = Holder(cell["host"], cell["pid"], cell["since"]) if "host" in cell else ""
             lines.append(f"  {cell['cell']}  {owner}".rstrip())
     if report["failures"]:
-        lines += ["", "failed"]
+        lines += ["", "failed:"]
         for failure in report["failures"]:
             reason = failure["reason"].strip().splitlines() or [""]
             lines.append(f"  {failure['cell']}  {failure['status']}: {reason[0]}")

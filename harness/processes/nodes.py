@@ -19,6 +19,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,7 +35,7 @@ from pytorch_lightning.plugins.environments import (  # type: ignore[attr-define
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from harness.core.events import Progress
-from harness.errors import HarnessError
+from harness.errors import HarnessError, describe_error
 from harness.processes import worker
 from harness.processes.distributed import TIMEOUT, Group, init_group, is_peer_error, take_device
 from harness.records.cell import Cell
@@ -121,7 +123,7 @@ def follow(cell: Cell, rank: LaunchedRank, *, runner: str) -> None:
         HarnessError: as ``runner``.
     """
     if rank.wait_for(DECISION) == "run":
-        worker.load(runner)(cell, _silent)
+        worker.load_function(runner)(cell, _silent)
 
 
 def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
@@ -139,12 +141,13 @@ def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
     rank = launched_rank(trainer, host=False)
     if trainer["threads"]:
         torch.set_num_threads(max(1, trainer["threads"] // trainer["devices"]))
+    threading.Thread(target=_exit_after_error, args=(rank,), daemon=True).start()
     try:
         world = Group(rank.rank, rank.size, num_nodes=trainer["num_nodes"])
         world.local_rank = rank.local_rank
         cuda = take_device(world, trainer["accelerator"])
         init_group(world, cuda=cuda, store=PrefixStore("group", rank.store))
-        run: Callable[..., Record] = worker.load(runner)
+        run: Callable[..., Record] = worker.load_function(runner)
         record = run(cell, progress if world.first else _silent, world)
         world.close()
         return record
@@ -155,10 +158,20 @@ def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
                 raise HarnessError(message) from error
             raise
         prefix = "" if isinstance(error, HarnessError) else f"rank {rank.rank} of {rank.size}: "
-        rank.announce(ERROR, prefix + worker.last_lines(error))
+        rank.announce(ERROR, prefix + describe_error(error))
         if rank.rank > 0:
             rank.wait_for(RECORDED, seconds=RECORD_SECONDS)
         raise
+
+
+def _exit_after_error(rank: LaunchedRank) -> None:
+    """End this process when another rank has failed and this one has not noticed, such as while it waits for the
+    others to join. The last lines of the log are the reason in the record."""
+    with contextlib.suppress(dist.DistError, RuntimeError):
+        message = rank.wait_for(ERROR)
+        time.sleep(2 * ERROR_SECONDS)
+        print(message, file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def _silent(event: Mapping[str, Any]) -> None:

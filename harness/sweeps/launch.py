@@ -99,12 +99,10 @@ def launch(
         _prepare(job, given=given, differing=o, state=state)
         for (job, given), o in zip(jobs, job_overrides, strict=True)
     ]
-    cells = [_prepare(job, given=given, where=o) for (job, given), o in zip(jobs, job_overrides, strict=True)]
     check_one_node(cells)
-    local = connect is None
-    free = (
-        _slots_for(cells, slots=slots, cells_per_device=cells_per_device) if local else [DeviceSlot(None, 1)]
-    )
+    free = [DeviceSlot(None, 1)]
+    if connect is None:
+        free = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
     dry = _is_dry_run(cells)
     plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
     check_cells(plan.to_run)
@@ -144,9 +142,8 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
     try:
         job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(job, dict)
-        cell = _prepare(
-            {str(k): v for k, v in job.items()}, given=given_overrides(), differing=(), state=state
-        )
+        values = {str(k): v for k, v in job.items()}
+        cell = _prepare(values, given=given_overrides(), differing=(), state=state)
         launched = join_nodes(cell, runner=RUNNER)
         if launched is not None and launched.rank > 0:
             return None

@@ -1,4 +1,4 @@
-"""``harness show`` tells how each class fares, from what is stored."""
+"""``harness show`` prints the scores of each class, from the stored statistics."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def table(folder: Path) -> dict[str, list[float | None]]:
 
 def store(folder: Path, task: TextClassification | Tagging, pairs: list[tuple[object, object]]) -> Path:
     examples = [Example(str(i), (Text.from_string("a b c"),), gold) for i, (gold, _) in enumerate(pairs)]
-    told = {str(i): Prediction(value) for i, (_, value) in enumerate(pairs)}
-    write_predictions(folder, {"test": (examples, told)}, task=task)
+    predictions = {str(i): Prediction(value) for i, (_, value) in enumerate(pairs)}
+    write_predictions(folder, {"test": (examples, predictions)}, task=task)
     return folder
 
 
-def test_classes_by_hand(tmp_path: Path) -> None:
+def test_class_scores_match_manual_values(tmp_path: Path) -> None:
     store(tmp_path, TextClassification(), [("x", "x"), ("x", "y"), ("x", "x"), ("y", "y"), ("z", "y")])
     assert table(tmp_path) == {
         "x": [0.8, 1.0, 0.6667, 3, 2], "y": [0.5, 0.3333, 1.0, 1, 3], "z": [0.0, None, 0.0, 1, 0],
@@ -39,7 +39,7 @@ def test_classes_by_hand(tmp_path: Path) -> None:
     assert [line.split()[0] for line in by_class(tmp_path)[2:]] == ["x", "y", "z"]
 
 
-def test_entities_and_plain_labels_by_hand(tmp_path: Path) -> None:
+def test_entity_and_label_scores_match_manual_values(tmp_path: Path) -> None:
     spans = [
         (["B-PER", "I-PER", "O"], ["B-PER", "I-PER", "O"]),
         (["B-PER", "O", "B-LOC"], ["O", "O", "B-LOC"]),
@@ -52,7 +52,7 @@ def test_entities_and_plain_labels_by_hand(tmp_path: Path) -> None:
     assert table(tmp_path / "plain") == {"N": [0.8, 0.6667, 1.0, 2, 3], "V": [0.0, None, 0.0, 1, 0]}
 
 
-def test_a_task_without_classes_has_no_table_and_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_no_table_without_classes_and_a_damaged_file_is_reported(tmp_path: Path) -> None:
     right = np.array([True, False])
     cell: Record = write(tmp_path, [1.0, 2.0], [1.0, 3.0], right)
     folder = next(tmp_path.glob("*/*/*/*/seed-0"))
@@ -65,7 +65,7 @@ def test_a_task_without_classes_has_no_table_and_a_damaged_file_is_named(tmp_pat
     assert cell.seed == 0
 
 
-def test_show_has_the_classes_behind_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_the_classes_after_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels(tmp_path, 0.5)
     folder = next(tmp_path.glob("*/*/*/*/seed-0"))
     pairs: list[tuple[object, object]] = [("x", "x"), ("y", "x")]

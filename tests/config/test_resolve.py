@@ -161,7 +161,7 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("strategy.lr", "abc", "a number is wanted"),
         ("strategy.layer_decay", "2", "between"),
         ("encoder.recipe", "5", "settings by name"),
-        ("logger.name", "foo", "valid"),
+        ("logger.mode", "foo", "valid"),
         ("trainer.devices", "0", ">= 1"),
         ("strategy.transfer", "nothing_at_all", "nothing"),
     ],

@@ -1,4 +1,4 @@
-"""A stand-in for the engine that a cluster's workers can import, and the command line that uses it."""
+"""A fake cell runner that cluster workers can import, and a command line that uses it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ ROLES = ("meet:2", "meet:2", "segfault", "orphan")
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """As :func:`cell_runners.act`; ``meet:N`` waits until N cells run at once and notes where it is,
-    ``orphan`` ends the process that watches over the cell, ``roles`` is one of :data:`ROLES` by the seed."""
+    """Like :func:`cell_runners.act`, with three more actions.
+
+    ``meet:N`` waits until N cells run at the same time and stores its environment, ``orphan`` kills the
+    cell's supervisor, ``roles`` selects one of :data:`ROLES` by the seed.
+    """
     if cell.config.get("act") == "roles":
         cell.config["act"] = ROLES[cell.seed]
     what, _, argument = str(cell.config.get("act", "ok")).partition(":")
     if what == "meet":
         _meet(cell, int(argument))
         cell.config["act"] = "ok"
-    if what == "orphan":  # the supervisor goes: the machine of the cell is lost
+    if what == "orphan":  # killing the supervisor simulates a lost machine
         os.kill(int(Path(f"/proc/{os.getppid()}/stat").read_text().split()[3]), 9)
         time.sleep(60)
     return cell_runners.act(cell, progress)
@@ -35,8 +38,8 @@ def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
 
 def _meet(cell: Cell, count: int) -> None:
     names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-    told = {n: os.environ.get(n) for n in names} | {"cwd": os.getcwd()}
-    (cell.folder / "here.json").write_text(json.dumps(told))
+    environment = {n: os.environ.get(n) for n in names} | {"cwd": os.getcwd()}
+    (cell.folder / "here.json").write_text(json.dumps(environment))
     limit = time.monotonic() + MEET_SECONDS
     while len(list(cell.folder.parents[1].glob("*/*/here.json"))) < count and time.monotonic() < limit:
         time.sleep(0.05)
@@ -44,7 +47,7 @@ def _meet(cell: Cell, count: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line, with resolving and running replaced."""
+    """Run the command line with fake resolving and running of cells."""
     from harness.cli import main as cli
     from harness.config import resolve
     from harness.sweeps import launch

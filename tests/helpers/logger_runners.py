@@ -1,4 +1,4 @@
-"""Cells that end as they should not, for the loggers' tests; child processes import this."""
+"""Cells that are killed, and a custom logger, for the tests of loggers; worker processes import this."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.records.cell import Cell
 from harness.records.record import Record, write_config
 
 
-class First:
+class FirstRank:
     first = True
 
 
 def killed(cell: Cell, progress: Any) -> Record:
-    """Tells the logger of three steps and is killed."""
+    """Log three steps, then be killed."""
     write_config(cell.folder, cell.config)
-    return factory.logged(_killed)(cell, progress, First())
+    return factory.logged(_killed)(cell, progress, FirstRank())
 
 
 def _killed(cell: Cell, progress: Any, world: Any) -> Record:
@@ -29,7 +29,7 @@ def _killed(cell: Cell, progress: Any, world: Any) -> Record:
     limit = time.monotonic() + 20
     from harness.loggers.wandb_files import read_curve
 
-    while time.monotonic() < limit:  # until it is on disk
+    while time.monotonic() < limit:  # until the points are on disk
         if any(len(read_curve(f)) == 3 for f in cell.folder.glob("wandb/*run-*/run-*.wandb")):
             break
         time.sleep(0.2)
@@ -38,13 +38,13 @@ def _killed(cell: Cell, progress: Any, world: Any) -> Record:
 
 
 def killed_at_once(cell: Cell, progress: Any) -> Record:
-    """Is killed before it has opened its log."""
+    """Be killed before the logger is opened."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 class LineLogger(CellLogger):
-    """A logger as a user would add one: it writes the final status and a line when it is closed."""
+    """A custom logger: it writes the final status, and a line when it is closed."""
 
     output = "lines.txt"
 

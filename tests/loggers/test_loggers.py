@@ -1,4 +1,4 @@
-"""What loggers leave: read back from the files that were really written."""
+"""The output of each logger, read back from its files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.helpers.cells import make_cell
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 CELL = ("debug=fast", "task=mini_topic", "encoder=mini_static", "strategy=frozen", "trainer.threads=1")
-wandb_here = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
-tensorboard_here = pytest.mark.skipif(
+needs_wandb = pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
+needs_tensorboard = pytest.mark.skipif(
     importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed"
 )
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to work in, with a key that nothing may write down."""
+    """Change to an empty directory, with an API key that must not be written anywhere."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -46,8 +46,10 @@ def runs(results: Path) -> list[Path]:
 
 
 def content(file: Path) -> dict[str, Any]:
-    """A run's file as plain data: the run, its configuration, points, summary and exit code. The process that
-    writes it can be a moment behind the one that ended the run."""
+    """Read a run's file: the run, its configuration, points, summary and exit code.
+
+    Another process writes the file and may finish after the process that ended the run.
+    """
     until = time.monotonic() + 10
     while time.monotonic() < until and not any(r.HasField("exit") for r in wandb_files.read_run(file)):
         time.sleep(0.1)
@@ -71,19 +73,21 @@ def predictions(results: Path) -> list[Any]:
     return [read_predictions(p.parent) for p in sorted(results.glob("*/*/*/*/*/predictions.parquet"))]
 
 
-@wandb_here
+@needs_wandb
 @pytest.mark.timeout(300)
-def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_cell_is_one_wandb_run_and_results_do_not_depend_on_the_mode(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """O15: offline, three run folders; disabled, none; without network and key, as offline. Results are the
     same in all modes."""
     command = ["-m", *CELL, "seed=0,1,2", "logger=wandb"]
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/mine"]) == 0
+    assert main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/group"]) == 0
     found = [content(f) for f in runs(folder / "offline")]
     assert len({f["run"].run_id for f in found}) == len(found) == 3
     assert sorted(f["config"]["seed"] for f in found) == [0, 1, 2]
-    for told in found:
-        _check_run(told, folder / "offline")
+    for logged in found:
+        _check_run(logged, folder / "offline")
     assert not [p for p in (folder / "offline").rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
 
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -100,30 +104,30 @@ def test_o15_each_cell_is_a_run_of_its_own(folder: Path, monkeypatch: pytest.Mon
     assert predictions(folder / "unset") == offline[:1]
 
 
-def _check_run(told: dict[str, Any], results: Path) -> None:
-    run, summary, config = told["run"], told["summary"], told["config"]
+def _check_run(logged: dict[str, Any], results: Path) -> None:
+    run, summary, config = logged["run"], logged["summary"], logged["config"]
     cell, _, seed = run.run_id.rpartition("-")
     record = read_record(results / "mini_topic" / "mini_static" / "frozen" / cell / f"seed-{seed}")
-    assert (run.run_group, run.job_type, run.project) == ("mine", "frozen", "transfer-harness")
+    assert (run.run_group, run.job_type, run.project) == ("group", "frozen", "transfer-harness")
     assert set(run.tags) == {"mini_topic", "mini_static", "frozen"}
-    assert told["exit"] == 0
+    assert logged["exit"] == 0
     assert summary["status"] == "complete"
     assert summary["test/accuracy"] == record.test["accuracy"]
     assert summary["dev/accuracy"] == record.dev["accuracy"]
     assert summary["cost/train_seconds"] == pytest.approx(record.costs.train_seconds)
     assert {f"coverage/{k}" for k in record.coverage} <= set(summary)
-    keys = {k for point in told["points"] for k in point}
+    keys = {k for point in logged["points"] for k in point}
     assert {"loss", "train_loss", "dev/accuracy", "lr/task"} <= keys
-    devs = [p["dev/accuracy"] for p in told["points"] if "dev/accuracy" in p]
+    devs = [p["dev/accuracy"] for p in logged["points"] if "dev/accuracy" in p]
     assert devs == record.dev_history
     assert config["strategy"]["name"] == "frozen"
     assert not {"results_dir", "cache_dir", "logger"} & set(config)
     assert str(results) not in json.dumps({k: v for k, v in config.items() if k != "_wandb"})
 
 
-@wandb_here
+@needs_wandb
 @pytest.mark.timeout(200)
-def test_a_cell_that_runs_again_is_still_one_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_runs_again_continues_the_same_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = make_cell(folder, *CELL, "logger=wandb", "logger.mode=offline")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.training.run.assemble", _no_data)
@@ -142,25 +146,25 @@ def _no_data(*_: Any, **__: Any) -> None:
     raise HarnessError("a.csv, line 3: no label")
 
 
-@wandb_here
+@needs_wandb
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(("runner", "losses"), [("killed", [1.0, 0.5, 1 / 3]), ("killed_at_once", [])])
-def test_the_run_of_a_killed_cell_is_ended_with_its_reason(
+def test_the_run_of_a_killed_cell_is_finished_with_the_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, runner: str, losses: list[float]
 ) -> None:
     monkeypatch.setattr(launch, "RUNNER", f"tests.helpers.logger_runners:{runner}")
     monkeypatch.setattr(launch, "PRELOAD", ())
     assert main(["-m", *CELL, "seed=0", "logger=wandb"]) == 1
-    (told,) = [content(f) for f in runs(folder / "results")]
-    assert told["exit"] == 1
-    assert told["summary"]["status"] == "failed"
-    assert "SIGKILL" in told["summary"]["reason"]
-    assert [p["loss"] for p in told["points"]] == losses
-    assert told["config"]["task"]["name"] == "mini_topic"
+    (logged,) = [content(f) for f in runs(folder / "results")]
+    assert logged["exit"] == 1
+    assert logged["summary"]["status"] == "failed"
+    assert "SIGKILL" in logged["summary"]["reason"]
+    assert [p["loss"] for p in logged["points"]] == losses
+    assert logged["config"]["task"]["name"] == "mini_topic"
 
 
-@tensorboard_here
-def test_tensorboard_gets_the_same_curves(folder: Path) -> None:
+@needs_tensorboard
+def test_tensorboard_gets_the_curves(folder: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     cell = make_cell(folder, *CELL, "logger=tensorboard")
@@ -172,7 +176,7 @@ def test_tensorboard_gets_the_same_curves(folder: Path) -> None:
     assert [e.value for e in events.Scalars("dev/accuracy")] == pytest.approx(record.dev_history)
 
 
-def test_csv_gets_the_same_curves_and_none_nothing(folder: Path) -> None:
+def test_csv_gets_the_curves_and_none_writes_nothing(folder: Path) -> None:
     cell = make_cell(folder, *CELL, "logger=csv")
     record = run_cell(cell)
     header = (cell.folder / "metrics.csv").read_text().splitlines()[0].split(",")
@@ -196,24 +200,24 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 @pytest.mark.parametrize("argument", ["+logger.api_key={}", "logger.entity={}", "+task.token={}"])
-def test_secrets_are_refused_and_never_repeated(
+def test_secrets_are_rejected_and_never_printed(
     folder: Path, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["-m", *CELL, "seed=0", "logger=wandb", argument.format(KEY)]) == 2
-    told = capsys.readouterr()
-    assert "a secret has no place in a configuration" in told.err
-    assert KEY not in told.err + told.out
+    logged = capsys.readouterr()
+    assert "a secret has no place in a configuration" in logged.err
+    assert KEY not in logged.err + logged.out
     assert list(folder.iterdir()) == []
 
 
-def test_a_secret_in_a_file_of_configuration_is_refused(folder: Path) -> None:
+def test_a_secret_in_a_configuration_file_is_rejected(folder: Path) -> None:
     with pytest.raises(HarnessError, match=r"logger\.api_key: a secret") as caught:
         make_cell(folder, *CELL, "+logger.api_key=abc")
     assert "abc" not in str(caught.value)
     refuse_secrets(["encoder.tokenizer=x", "logger.project=keys", "logger=wandb"])
 
 
-def test_online_without_a_key_or_a_way_is_refused_at_once(
+def test_online_logging_without_key_or_connection_is_rejected(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = importlib.util.find_spec
@@ -235,11 +239,16 @@ def test_online_without_a_key_or_a_way_is_refused_at_once(
     assert not (folder / "results").exists()
 
 
-def test_the_mode_is_as_given_then_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for told, mode in ((None, "offline"), ("dryrun", "offline"), ("disabled", "disabled"), ("run", "online")):
+def test_the_configured_mode_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for logged, mode in (
+        (None, "offline"),
+        ("dryrun", "offline"),
+        ("disabled", "disabled"),
+        ("run", "online"),
+    ):
         monkeypatch.delenv("WANDB_MODE", raising=False)
-        if told:
-            monkeypatch.setenv("WANDB_MODE", told)
+        if logged:
+            monkeypatch.setenv("WANDB_MODE", logged)
         assert wandb.wandb_mode({"mode": None}) == mode
         assert wandb.wandb_mode({"mode": "offline"}) == "offline"
     monkeypatch.setenv("WANDB_MODE", "onlin")
@@ -247,7 +256,7 @@ def test_the_mode_is_as_given_then_as_the_environment_says(monkeypatch: pytest.M
         wandb.wandb_mode({})
 
 
-def test_what_is_shown_has_no_places_and_no_secrets() -> None:
+def test_the_shown_configuration_has_no_paths_and_no_secrets() -> None:
     config = {
         "task": {"name": "t", "path": "/data/x", "dev": "none", "hub_token": "s", "token": "s"},
         "encoder": {"name": "e", "members": {"a": {"path": "models/a", "layers": "top"}}},
@@ -261,20 +270,18 @@ def test_what_is_shown_has_no_places_and_no_secrets() -> None:
 
 
 @pytest.mark.parametrize("value", ["words", ["x" * 65], [["a"]]])
-def test_tags_are_short_words(folder: Path, value: Any) -> None:
+def test_tags_must_be_short_words(folder: Path, value: Any) -> None:
     from harness.config.schema import SECTIONS
 
     with pytest.raises(HarnessError, match=r"logger\.tags"):
         SECTIONS["logger"]["tags"]("logger.tags", value)
 
 
-def test_a_logger_of_the_user_is_one_class_and_one_file(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "mine" / "logger").mkdir(parents=True)
+def test_a_custom_logger_is_one_class_and_one_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "custom" / "logger").mkdir(parents=True)
     text = "name: lines\n_target_: tests.helpers.logger_runners.LineLogger\n"
-    (folder / "mine" / "logger" / "lines.yaml").write_text(text)
-    assert main(["--config-dir", "mine", *CELL, "seed=0", "logger=lines"]) == 0
+    (folder / "custom" / "logger" / "lines.yaml").write_text(text)
+    assert main(["--config-dir", "custom", *CELL, "seed=0", "logger=lines"]) == 0
     (log,) = (folder / "results").glob("*/*/*/*/seed-0/lines.txt")
     assert log.read_text() == "complete\nclosed\n"
     assert main([*CELL, "seed=0", "logger.name=csv"]) == 2

@@ -1,4 +1,4 @@
-"""Places that give out under a sweep: a full disk, a folder that may not be written, files cut short."""
+"""Sweeps on a full disk, with full shared memory, and with truncated files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_disk_that_fills_up_fails_the_cells_it_has_no_room_for(small: Path, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_fails_only_the_cells_without_space(small: Path, tmp_path: Path) -> None:
     places = (f"results_dir={small / 'r'}", f"cache_dir={tmp_path / 'cache'}")
     done = harness("-m", *CELLS, *QUICK, *places, cwd=tmp_path)
     assert done.returncode == 1
@@ -66,12 +66,12 @@ def test_a_disk_that_fills_up_fails_the_cells_it_has_no_room_for(small: Path, tm
 
 
 FULL = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && (cat /dev/zero > /dev/shm/full 2> /dev/null; exec "$@")'
-"""Runs a command where shared memory is full; for nothing but that command."""
+"""Runs a command in a mount namespace of its own in which shared memory is full."""
 
 
 @pytest.mark.parametrize("more", [(), ("trainer.devices=2", "trainer.accelerator=cpu"), ("logger=wandb",)])
-def test_shared_memory_that_is_full_costs_nothing(more: tuple[str, ...], tmp_path: Path) -> None:
-    """Neither cells nor their ranks speak through it."""
+def test_full_shared_memory_does_not_matter(more: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither cells nor their ranks communicate through shared memory."""
     inside = ["unshare", "--mount", "sh", "-c", FULL, "sh"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
@@ -84,8 +84,8 @@ def test_shared_memory_that_is_full_costs_nothing(more: tuple[str, ...], tmp_pat
     assert list(records(tmp_path / "r").values()) == ["complete"] * 4
 
 
-def test_a_record_and_a_checkpoint_that_were_cut_short(tmp_path: Path) -> None:
-    """The record is set aside and its cell runs again; the checkpoint fails its own cells alone."""
+def test_a_truncated_record_and_a_truncated_checkpoint(tmp_path: Path) -> None:
+    """The record is set aside and its cell runs again; the checkpoint fails only the cells that use it."""
     from tests.helpers.tiny_transformers import make_checkpoint
 
     whole, cut = make_checkpoint(tmp_path / "whole"), make_checkpoint(tmp_path / "cut")
@@ -107,16 +107,16 @@ def test_a_record_and_a_checkpoint_that_were_cut_short(tmp_path: Path) -> None:
     (record,) = [tmp_path / "results" / f / "record.json" for f, s in found.items() if s == "complete"]
     before = read_record(record.parent)
     record.write_bytes(record.read_bytes()[:100])
-    make_checkpoint(tmp_path / "mended")
-    os.replace(tmp_path / "mended" / "model.safetensors", weights)
+    make_checkpoint(tmp_path / "repaired")
+    os.replace(tmp_path / "repaired" / "model.safetensors", weights)
     assert harness(*command, cwd=tmp_path).returncode == 0
     assert read_record(record.parent).test == before.test
     assert list(record.parent.glob("record.json.damaged-*"))
 
 
 @pytest.mark.timeout(1200)
-def test_a_thousand_cells_cost_little_more_than_themselves(tmp_path: Path) -> None:
-    """Cells that do nothing, through the real launcher: at most 0.2 s each."""
+def test_the_overhead_per_cell_is_small(tmp_path: Path) -> None:
+    """A thousand trivial cells in the pool take at most 0.2 s each."""
     code = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -131,13 +131,14 @@ if __name__ == "__main__":
     options["preload"] = ("tests.helpers.cell_runners",)
     LocalPool(slots=[DeviceSlot(None, 1)] * 2, **options).run([make_cell(folder, "warm")])
     begun = time.monotonic()
-    done = LocalPool(slots=[DeviceSlot(None, 1)] * 2, **options).run([make_cell(folder, f"c{n}") for n in range(1000)])
+    cells = [make_cell(folder, f"c{n}") for n in range(1000)]
+    done = LocalPool(slots=[DeviceSlot(None, 1)] * 2, **options).run(cells)
     print(len(done), (time.monotonic() - begun) / 1000)
 """
     script = tmp_path / "many.py"
     script.write_text(code)
     command = [sys.executable, str(script), str(ROOT), str(tmp_path / "results")]
     out = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True).stdout.split()
-    print(f"{float(out[-1]):.3f} s a cell")
+    print(f"{float(out[-1]):.3f} s per cell")
     assert out[-2] == "1000"
     assert float(out[-1]) <= 0.2

@@ -1,4 +1,4 @@
-"""Sweeps through the real command line, with stand-ins for resolving and running."""
+"""Sweeps through the real command line, with fake resolving and running of cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Cli = Callable[..., int]
 
 @pytest.fixture
 def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs a command in an empty directory; cells are named after ``optimizer.lr``."""
+    """Run a command in an empty directory; the id of a cell is its ``optimizer.lr``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
@@ -52,7 +52,7 @@ def ran(results: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_o01_one_failure_is_told_at_once_and_the_sweep_goes_on(
+def test_a_failure_is_reported_at_once_and_the_sweep_continues(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = harness("-m", "optimizer.lr=1,5,2", "encoder.path=raise", "hydra.launcher.slots=1")
@@ -68,7 +68,7 @@ def test_o01_one_failure_is_told_at_once_and_the_sweep_goes_on(
     assert "harness leaderboard results" in out
 
 
-def test_o03_the_same_command_again_runs_what_failed_and_touches_nothing_else(
+def test_repeating_a_command_runs_failed_cells_and_leaves_others_unchanged(
     harness: Cli, tmp_path: Path
 ) -> None:
     command = ("-m", "optimizer.lr=1,5,2", "encoder.path=raise")
@@ -85,7 +85,7 @@ def test_o03_the_same_command_again_runs_what_failed_and_touches_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("policy", "again"),
+    ("policy", "rerun"),
     [
         ((), ["5 0", "6 0"]),
         (("retry=failed",), ["5 0"]),
@@ -95,21 +95,21 @@ def test_o03_the_same_command_again_runs_what_failed_and_touches_nothing_else(
         (("retry=none", "overwrite=always"), ["1 0", "5 0", "6 0"]),
     ],
 )
-def test_retry_and_overwrite_say_what_runs_again(
-    harness: Cli, tmp_path: Path, policy: tuple[str, ...], again: list[str]
+def test_retry_and_overwrite_select_the_cells_that_run_again(
+    harness: Cli, tmp_path: Path, policy: tuple[str, ...], rerun: list[str]
 ) -> None:
     results = tmp_path / "results"
     for name, status in (("1", "complete"), ("5", "failed"), ("6", "timeout")):
         folder = results / "t" / "e" / "s" / name / "seed-0"
         write_record(folder, Record(status=status, task="t", encoder="e", strategy="s", cell=name, seed=0))
     code = harness("-m", "optimizer.lr=1,5,6", "encoder.path=ok", "hydra.launcher.slots=1", *policy)
-    assert ran(results) == again
-    assert code == (0 if {"5 0", "6 0"} <= set(again) else 1), "what failed and stays is still a failure"
+    assert ran(results) == rerun
+    assert code == (0 if {"5 0", "6 0"} <= set(rerun) else 1), "a kept failure is still a failure"
     archived = list(results.glob(".archive/*/t/e/s/*/seed-0/record.json"))
-    assert len(archived) == ("1 0" in again)
+    assert len(archived) == ("1 0" in rerun)
 
 
-def test_a_dry_run_shows_the_grid_and_leaves_nothing(
+def test_a_dry_run_shows_the_grid_and_writes_nothing(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert harness("-m", "optimizer.lr=1", "seed=0,1") == 0
@@ -127,7 +127,7 @@ def test_a_dry_run_shows_the_grid_and_leaves_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_record_that_cannot_be_read_costs_its_cell_alone(
+def test_an_unreadable_record_fails_only_its_cell(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocked = tmp_path / "results" / "t" / "e" / "s" / "1" / "seed-0" / "record.json"
@@ -140,8 +140,8 @@ def test_a_record_that_cannot_be_read_costs_its_cell_alone(
     assert harness("status", "results") == 0
 
 
-def with_one_stored(harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results folder with one complete cell, whose configuration is stored."""
+def with_stored_cell(harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a results folder with one complete cell and its stored configuration."""
     monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
     assert harness("optimizer.lr=1") == 0
     results = tmp_path / "results"
@@ -151,17 +151,17 @@ def with_one_stored(harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return results
 
 
-def test_rerun_runs_a_cell_from_what_is_stored(
+def test_rerun_uses_the_stored_configuration(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = with_one_stored(harness, tmp_path, monkeypatch)
+    results = with_stored_cell(harness, tmp_path, monkeypatch)
     assert harness("rerun", "1") == 0
     assert ran(results) == ["1 0", "1 0"]
     assert len(list(results.glob(".archive/*/t/e/s/1/seed-0/record.json"))) == 1
     assert "1 complete" in capsys.readouterr().out
 
 
-def test_rerun_refuses_a_cell_that_would_be_another_now(
+def test_rerun_rejects_a_cell_whose_id_has_changed(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(stored, "prepare", cell_runners.prepare)
@@ -180,7 +180,7 @@ def test_seeds_share_a_composition_and_equal_jobs_are_one_cell(harness: Cli, tmp
     assert ran(tmp_path / "results").count("4 7") == 1
 
 
-def test_cells_to_skip_are_recorded_with_the_reason(
+def test_skipped_cells_are_recorded_with_the_reason(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert harness("-m", "optimizer.lr=0,1") == 0
@@ -190,7 +190,7 @@ def test_cells_to_skip_are_recorded_with_the_reason(
     assert ran(tmp_path / "results") == ["1 0"]
 
 
-def test_one_bad_job_refuses_the_sweep_before_any_compute(
+def test_one_invalid_job_rejects_the_sweep_before_any_cell_runs(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert harness("-m", "optimizer.lr=1,-1") == 2
@@ -201,7 +201,7 @@ def test_one_bad_job_refuses_the_sweep_before_any_compute(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fail_fast_leaves_the_rest_unrun(
+def test_fail_fast_does_not_run_the_remaining_cells(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert harness("-m", "optimizer.lr=5,1,2", "encoder.path=raise", "fail_fast=true") == 1
@@ -209,12 +209,12 @@ def test_fail_fast_leaves_the_rest_unrun(
     assert "2 not run (repeat the command" in capsys.readouterr().out
 
 
-def test_timeout_is_a_failure_of_the_command(harness: Cli, tmp_path: Path) -> None:
+def test_a_timeout_fails_the_command(harness: Cli, tmp_path: Path) -> None:
     assert harness("-m", "optimizer.lr=5", "encoder.path='sleep:60'", "timeout=0.5") == 1
     assert records(tmp_path / "results") == {"5/seed-0": "timeout"}
 
 
-def test_a_single_run_has_the_same_life(
+def test_a_single_run_behaves_like_a_sweep(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert harness("optimizer.lr=1") == 0
@@ -231,7 +231,7 @@ def test_hydras_basic_launcher_writes_the_same_records(harness: Cli, tmp_path: P
     assert records(tmp_path / "results") == {"1/seed-0": "complete", "5/seed-0": "failed"}
 
 
-def test_a_clusters_process_raises_what_its_launcher_must_know(harness: Cli, tmp_path: Path) -> None:
+def test_a_failed_cell_raises_in_the_process_of_another_launcher(harness: Cli, tmp_path: Path) -> None:
     from omegaconf import OmegaConf
 
     config = {
@@ -245,7 +245,7 @@ def test_a_clusters_process_raises_what_its_launcher_must_know(harness: Cli, tmp
 
 
 @pytest.mark.parametrize("arguments", [("optimizer.lr=1",), ("-m", "optimizer.lr=1,2")])
-def test_o19_a_results_folder_that_cannot_be_is_refused_first(
+def test_an_impossible_results_folder_is_rejected_first(
     harness: Cli, tmp_path: Path, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -256,17 +256,19 @@ def test_o19_a_results_folder_that_cannot_be_is_refused_first(
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_o19_a_folder_without_the_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_write_permission_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from harness.errors import HarnessError
 
-    # the tests may run as root, whom no mode stops
+    # the tests may run as root, which ignores file modes
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(HarnessError, match="is not writable"):
         check_writable(tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_to_nowhere_is_no_results_folder(
+def test_a_broken_link_is_rejected_as_results_folder(
     harness: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to("nowhere")
@@ -278,10 +280,10 @@ def test_a_link_to_nowhere_is_no_results_folder(
         assert "Traceback" not in err
 
 
-def test_rerun_looks_first_whether_there_is_room_for_a_result(
+def test_rerun_checks_that_the_folder_is_writable_before_archiving(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = with_one_stored(harness, tmp_path, monkeypatch)
+    results = with_stored_cell(harness, tmp_path, monkeypatch)
     with monkeypatch.context() as only:
         only.setattr(os, "access", lambda *_: False)
         assert harness("rerun", "1") == 2
@@ -289,7 +291,7 @@ def test_rerun_looks_first_whether_there_is_room_for_a_result(
     assert not (results / ".archive").exists()
 
 
-def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -> None:
+def test_an_interrupted_rerun_names_the_archive_of_earlier_results(tmp_path: Path) -> None:
     from harness.cli.run import _archived
     from harness.records.record import Record
     from harness.sweeps.state import SweepState
@@ -308,14 +310,14 @@ def test_an_interrupted_rerun_says_where_the_earlier_result_is(tmp_path: Path) -
     assert _archived(state) == []
 
 
-def test_o06_long_names_get_folders_of_their_own(tmp_path: Path) -> None:
+def test_long_names_get_distinct_folders(tmp_path: Path) -> None:
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60]
     slugs = {fingerprint.slug(n) for n in names}
     assert len(slugs) == 3
     assert all(len(s.encode()) <= 255 for s in slugs)
 
 
-def test_the_sweep_is_free_of_torch(tmp_path: Path) -> None:
+def test_the_driver_does_not_import_torch(tmp_path: Path) -> None:
     code = (
         "import harness.sweeps.launch, harness.cli.run, sys; assert not {'torch', 'hydra'} & set(sys.modules)"
     )
@@ -333,7 +335,7 @@ def test_a_damaged_record_is_set_aside_and_its_cell_runs_again(harness: Cli, tmp
 
 
 @pytest.mark.parametrize("sweeping", [(), ("-m",)])
-def test_data_that_cannot_be_read_refuse_the_command_before_any_cell(
+def test_unreadable_data_reject_the_command_before_any_cell_runs(
     harness: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     sweeping: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -349,7 +351,7 @@ def test_data_that_cannot_be_read_refuse_the_command_before_any_cell(
     assert records(tmp_path / "results") == {}
 
 
-def test_what_the_data_are_is_said_once(harness: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_on_the_data_are_printed_once(harness: Cli, capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("-m", "optimizer.lr=1,2", "seed=0,1") == 0
     assert capsys.readouterr().err.count("dev: 10 % cut from train") == 1
 
@@ -374,6 +376,6 @@ def test_live_lines_show_cells_and_print_failures(tmp_path: Path) -> None:
     assert "3 done, 1 failed, 0 skipped, 1 left" in shown
 
 
-def test_times_and_events_as_text() -> None:
+def test_durations_and_events_are_formatted() -> None:
     assert [duration(s) for s in (4.21, 185, 7385)] == ["4.2 s", "3:05", "2:03:05"]
     assert event_text({"phase": "read", "message": "file"}) == "read  file"

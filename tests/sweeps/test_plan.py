@@ -1,4 +1,4 @@
-"""What a sweep is expected to take, from what its cells took before."""
+"""The estimated cost of a sweep, from earlier cells."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
-    found = estimates([results])
-    assert found["t", "e", "s", None, frozenset({("task.train_size", "30")})].seconds == 3.0
-    assert found["t", "e", "s", None, frozenset()].seconds == 30.0
-    assert found["t", "e", "s", None, None].seconds == 12.0
-    assert found["t", "e", "s", None, None].memory_mb == 300.0
-    assert found["t", "e", "s", 16, frozenset()].seconds == pytest.approx(0.1)
+def test_estimates_are_means_over_cells_of_the_same_variant(results: Path) -> None:
+    estimated = estimates([results])
+    assert estimated["t", "e", "s", None, frozenset({("task.train_size", "30")})].seconds == 3.0
+    assert estimated["t", "e", "s", None, frozenset()].seconds == 30.0
+    assert estimated["t", "e", "s", None, None].seconds == 12.0
+    assert estimated["t", "e", "s", None, None].memory_mb == 300.0
+    assert estimated["t", "e", "s", 16, frozenset()].seconds == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_cells_of_the_same_variant_say_what_one_takes(results: Path) -> None:
         ({"task__train_size": 100}, "about 12.0 s"),
     ],
 )
-def test_a_variant_that_never_ran_is_judged_by_the_others(
+def test_a_new_variant_is_estimated_from_the_others(
     results: Path, variant: dict[str, Any], expected: str
 ) -> None:
     new = cell(results, "new", **variant)
@@ -62,7 +62,7 @@ def test_a_variant_that_never_ran_is_judged_by_the_others(
     assert lines[-1].startswith(expected)
 
 
-def test_cells_that_nothing_is_known_of_are_counted(results: Path) -> None:
+def test_cells_without_an_estimate_are_counted(results: Path) -> None:
     new, other = cell(results, "new"), make_cell(results, "x", strategy={"name": "else"})
     lines = describe([new, other], SweepPlan(to_run=[new, other]), slots=2)
     assert lines[-1] == "    excludes 1 cells without an earlier run to estimate from"

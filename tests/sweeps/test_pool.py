@@ -1,4 +1,4 @@
-"""Cells as processes: what one does to itself is never done to another."""
+"""Isolation of cells in worker processes: limits, signals, kills, devices and leases."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.helpers.paths import ROOT
 HELPERS = ROOT / "tests" / "helpers"
 
 
-class Seen:
-    """A display that remembers."""
+class RecordingDisplay:
+    """A display that stores what it is notified of."""
 
     def __init__(self) -> None:
         self.finished_cells: list[tuple[str, str | None]] = []
@@ -52,17 +52,17 @@ class Seen:
         pass
 
 
-def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, Record], Seen]:
-    seen = Seen()
-    places = [DeviceSlot(None, 1) for _ in range(n)]
+def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, Record], RecordingDisplay]:
+    display = RecordingDisplay()
+    slots = [DeviceSlot(None, 1) for _ in range(n)]
     pool = LocalPool(
-        slots=places,
-        display=seen,
+        slots=slots,
+        display=display,
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
         **options,
     )
-    return {r.cell: r for r in pool.run(cells).values()}, seen
+    return {r.cell: r for r in pool.run(cells).values()}, display
 
 
 def alive(pid: int) -> bool:
@@ -75,13 +75,13 @@ def alive(pid: int) -> bool:
 def wait_for(condition: Any, seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
-def test_o01_a_failing_cell_is_one_failed_cell_with_its_own_log(tmp_path: Path) -> None:
+def test_a_failing_cell_fails_alone_and_has_its_own_log(tmp_path: Path) -> None:
     acts = {"A": "ok", "B": "raise", "C": "ok", "D": "raise"}
-    records, seen = run_pool([make_cell(tmp_path, n, act=a) for n, a in acts.items()])
+    records, display = run_pool([make_cell(tmp_path, n, act=a) for n, a in acts.items()])
     assert {n: r.status for n, r in records.items()} == {
         "A": "complete", "B": "failed", "C": "complete", "D": "failed",
     }  # fmt: skip
@@ -92,12 +92,12 @@ def test_o01_a_failing_cell_is_one_failed_cell_with_its_own_log(tmp_path: Path) 
         assert "Traceback" in log
         assert f"boom-{name}" in read_record(folder).reason
         assert (folder / "config.yaml").exists()
-    assert len(seen.finished_cells) == 4
-    assert seen.events[0]["phase"] == "train"
+    assert len(display.finished_cells) == 4
+    assert display.events[0]["phase"] == "train"
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "reason"),
     [
         ("segfault", "SIGSEGV: segmentation fault"),
         ("killed", "SIGKILL: killed (out of memory?)"),
@@ -106,16 +106,16 @@ def test_o01_a_failing_cell_is_one_failed_cell_with_its_own_log(tmp_path: Path) 
         ("bad", "data.tsv, line 3: no label; give it one"),
     ],
 )
-def test_a_dead_child_leaves_a_failed_record_with_the_cause(tmp_path: Path, act: str, said: str) -> None:
+def test_a_dead_worker_leaves_a_failed_record_with_the_cause(tmp_path: Path, act: str, reason: str) -> None:
     records, _ = run_pool([make_cell(tmp_path, "x", act=act), make_cell(tmp_path, "y")], n=1)
     assert records["x"].status == "failed"
-    assert said in records["x"].reason
+    assert reason in records["x"].reason
     assert records["y"].status == "complete"
     assert "running x" in (make_cell(tmp_path, "x").folder / "log.txt").read_text()
 
 
-def test_what_was_half_written_goes(tmp_path: Path) -> None:
-    """With the cell that was killed; and, where the launcher was killed too, before it runs again."""
+def test_partially_written_files_are_removed(tmp_path: Path) -> None:
+    """After a worker was killed; and, if the launcher was killed too, before the cell runs again."""
     cell = make_cell(tmp_path, "x", act="half")
     records, _ = run_pool([cell], n=1)
     assert "SIGKILL" in records["x"].reason
@@ -126,7 +126,7 @@ def test_what_was_half_written_goes(tmp_path: Path) -> None:
     assert read_record(cell.folder).status == "complete"
 
 
-def test_a_cell_that_takes_too_long_is_a_timeout_and_its_workers_go_too(tmp_path: Path) -> None:
+def test_a_timeout_also_kills_the_data_workers_of_a_cell(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "slow", act="workers", timeout=1.0)
     begun = time.monotonic()
     records, _ = run_pool([cell])
@@ -136,18 +136,18 @@ def test_a_cell_that_takes_too_long_is_a_timeout_and_its_workers_go_too(tmp_path
     wait_for(lambda: not alive(int((cell.folder / "worker").read_text())))
 
 
-def test_fail_fast_starts_no_more(tmp_path: Path) -> None:
+def test_fail_fast_starts_no_further_cell(tmp_path: Path) -> None:
     cells = [make_cell(tmp_path, n, act=a) for n, a in (("a", "raise"), ("b", "ok"), ("c", "ok"))]
     records, _ = run_pool(cells, n=1, fail_fast=True)
     assert list(records) == ["a"]
 
 
-def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
+def test_devices_and_threads_are_set_in_the_worker_only(tmp_path: Path) -> None:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     cells = [make_cell(tmp_path, n, act="environment") for n in ("a", "b")]
     pool = LocalPool(
         slots=[DeviceSlot("3", 2)],
-        display=Seen(),
+        display=RecordingDisplay(),
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
     )
@@ -159,19 +159,19 @@ def test_devices_and_threads_are_the_childs_own(tmp_path: Path) -> None:
     assert "" not in (cells[0].folder / "path").read_text().split("\n")
 
 
-def test_a_cell_that_another_sweep_runs_is_passed_over_and_taken_at_the_end(tmp_path: Path) -> None:
+def test_a_cell_run_by_another_sweep_is_deferred(tmp_path: Path) -> None:
     first, second = make_cell(tmp_path, "a"), make_cell(tmp_path, "b")
     first.folder.mkdir(parents=True)
     lease = Leases().take(first.folder)
     assert lease is not None
     threading.Timer(0.6, lease.release).start()
-    records, seen = run_pool([first, second], n=1)
-    assert [c for c, _ in seen.finished_cells] == ["b", "a"]
+    records, display = run_pool([first, second], n=1)
+    assert [c for c, _ in display.finished_cells] == ["b", "a"]
     assert len(records) == 2
-    assert "another sweep" in seen.notes[0]
+    assert "another sweep" in display.notes[0]
 
 
-def test_a_cell_that_another_sweep_completed_meanwhile_is_not_run_again(tmp_path: Path) -> None:
+def test_a_cell_completed_by_another_sweep_is_not_run_again(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "a")
     run_pool([cell])
     run_pool([cell])
@@ -195,17 +195,17 @@ def _interrupt(pool_pid: int, sent: list[signal.Signals], when: Path) -> None:
     ],
     ids=["ctrl_c", "twice", "term", "hup"],
 )
-def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
+def test_first_ctrl_c_waits_for_running_cells_and_second_kills_them(
     tmp_path: Path, sent: list[signal.Signals], status: str | None
 ) -> None:
-    seen = Seen()
+    display = RecordingDisplay()
     under_nohup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background of a shell
+    before = signal.getsignal(signal.SIGINT)  # ignored if the tests run in the background of a shell
     seconds = 1.5 if status else 30
     cells = [make_cell(tmp_path, "a", act=f"sleep:{seconds}"), make_cell(tmp_path, "b")]
     pool = LocalPool(
         slots=[DeviceSlot(None, 1)],
-        display=seen,
+        display=display,
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
     )
@@ -217,20 +217,20 @@ def test_ctrl_c_once_ends_after_the_running_cell_twice_at_once(
     assert time.monotonic() - begun < 15
     signal.signal(signal.SIGHUP, under_nohup)
     assert pool.interrupts == (1 if status else 2)
-    assert seen.finished_cells == [("a", status)]
+    assert display.finished_cells == [("a", status)]
     assert [r.status for r in records.values()] == ([status] if status else [])
     if status is None:
-        # nothing is recorded, so the next sweep runs it again
+        # no record is written, so the next sweep runs the cell
         assert not (cells[0].folder / "record.json").exists()
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
+def test_second_ctrl_c_kills_a_cell_that_is_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = LocalPool(
         slots=[DeviceSlot(None, 1)],
-        display=Seen(),
+        display=RecordingDisplay(),
         runner="tests.helpers.cell_runners:act",
         preload=("tests.helpers.cell_runners",),
     )
@@ -248,7 +248,7 @@ def test_ctrl_c_twice_while_a_cell_is_being_started_stops_that_cell(
     assert time.monotonic() - begun < 10
 
 
-def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_sockets(tmp_path: Path) -> None:
+def test_killing_the_driver_kills_its_workers_and_removes_sockets(tmp_path: Path) -> None:
     script = f"""
     import sys
     sys.path.insert(0, {str(ROOT)!r})
@@ -260,7 +260,8 @@ def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_socke
     if __name__ == "__main__":
         cell = make_cell(Path({str(tmp_path)!r}), "a", act="workers")
         shown = PlainDisplay(SweepCounts(total=1))
-        pool = LocalPool(slots=[DeviceSlot(None, 1)], display=shown, runner="tests.helpers.cell_runners:act", preload=())
+        runner = "tests.helpers.cell_runners:act"
+        pool = LocalPool(slots=[DeviceSlot(None, 1)], display=shown, runner=runner, preload=())
         pool.run([cell])
     """
     path = tmp_path / "driver.py"
@@ -278,7 +279,7 @@ def test_killing_the_driver_ends_its_cells_and_their_workers_and_leaves_no_socke
     wait_for(lambda: list(sockets.iterdir()) == [])
 
 
-def test_killing_the_server_costs_nothing_but_a_new_one(tmp_path: Path) -> None:
+def test_a_killed_fork_server_is_restarted(tmp_path: Path) -> None:
     from multiprocessing import forkserver
 
     run_pool([make_cell(tmp_path, "a")])
@@ -288,7 +289,7 @@ def test_killing_the_server_costs_nothing_but_a_new_one(tmp_path: Path) -> None:
     assert records["b"].status == "complete"
 
 
-def test_the_price_of_a_process_is_small(tmp_path: Path) -> None:
+def test_starting_a_worker_is_cheap(tmp_path: Path) -> None:
     run_pool([make_cell(tmp_path, "warm")])
     taken = []
     for n in range(10):
@@ -323,7 +324,7 @@ def test_slots(
     assert all(s.threads >= 1 for s in made)
 
 
-def test_slots_share_the_cores_and_heed_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slotsshare_the_cores_up_to_the_limit_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert slots.cpu_share(2) == 4
@@ -332,7 +333,7 @@ def test_slots_share_the_cores_and_heed_a_cluster(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("spec", ["many", 0, True, 1.5, []])
-def test_bad_slots_are_refused(spec: Any) -> None:
+def test_invalid_slotsare_rejected(spec: Any) -> None:
     with pytest.raises(HarnessError, match="slots="):
         make_slots(spec)
 
@@ -341,7 +342,7 @@ def test_the_runner_module_is_importable() -> None:
     assert callable(cell_runners.act)
 
 
-def test_a_cell_that_takes_too_much_memory_is_ended_and_says_so(tmp_path: Path) -> None:
+def test_a_cell_above_its_memory_limit_is_killed_with_a_reason(tmp_path: Path) -> None:
     cells = [make_cell(tmp_path, "a", act="fill:300", memory_gb=0.2), make_cell(tmp_path, "b", memory_gb=0.2)]
     records, _ = run_pool(cells)
     failed, fine = records["a"], records["b"]
@@ -350,7 +351,7 @@ def test_a_cell_that_takes_too_much_memory_is_ended_and_says_so(tmp_path: Path) 
     assert fine.status == "complete"
 
 
-def test_a_complete_cell_that_is_to_run_again_is_archived_first(tmp_path: Path) -> None:
+def test_a_complete_cell_is_archived_before_it_runs_again(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "a")
     run_pool([cell])
     before = (cell.folder / "record.json").read_bytes()
@@ -361,12 +362,12 @@ def test_a_complete_cell_that_is_to_run_again_is_archived_first(tmp_path: Path) 
     assert (cell.folder / "record.json").exists()
 
 
-def test_nothing_of_a_lease_is_left(tmp_path: Path) -> None:
+def test_no_lease_files_remain(tmp_path: Path) -> None:
     run_pool([make_cell(tmp_path, act, act=act) for act in ("ok", "raise", "killed")])
     assert not list(tmp_path.rglob(LEASE))
 
 
-def test_a_folder_that_cannot_be_made_fails_its_cell_alone(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_fails_only_its_cell(tmp_path: Path) -> None:
     bad, good = make_cell(tmp_path, "a"), make_cell(tmp_path, "b")
     bad.folder.parent.mkdir(parents=True)
     bad.folder.write_text("in the way")

@@ -1,4 +1,4 @@
-"""Sweeps on Ray and through submitit, with stand-ins for resolving and running."""
+"""Sweeps on Ray and through submitit, with fake resolving and running of cells."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ submitit_here = pytest.mark.skipif(
 
 
 def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, in a folder of look-alikes that must not be imported."""
+    """Run a command in a subprocess, in a folder with modules that must not be imported."""
     for name in ("tasks.py", "harness.py", "submitit.py"):
         (folder / name).write_text("raise SystemExit('the wrong module was imported')\n")
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONSAFEPATH": "1"}
@@ -55,7 +55,7 @@ def statuses(results: Path) -> dict[str, str]:
 
 @ray_here
 @pytest.mark.timeout(240)
-def test_ray_places_cells_on_two_gpus_and_a_dead_worker_is_one_failed_cell(tmp_path: Path) -> None:
+def test_ray_assigns_gpus_and_a_dead_worker_fails_one_cell(tmp_path: Path) -> None:
     done = harness(tmp_path, *RAY, "optimizer.lr=5", "encoder.path=roles", "seed=0,1,2,3")
     assert done.returncode == 1, done.stderr
     results = tmp_path / "results"
@@ -63,8 +63,8 @@ def test_ray_places_cells_on_two_gpus_and_a_dead_worker_is_one_failed_cell(tmp_p
         "5/seed-0": "complete", "5/seed-1": "complete", "5/seed-2": "failed", "5/seed-3": "failed",
     }  # fmt: skip
     folders = [results / "t" / "e" / "s" / "5" / f"seed-{n}" for n in range(4)]
-    told = [json.loads((f / "here.json").read_text()) for f in folders[:2]]
-    assert sorted(t["CUDA_VISIBLE_DEVICES"] for t in told) == ["0", "1"]
+    environments = [json.loads((f / "here.json").read_text()) for f in folders[:2]]
+    assert sorted(t["CUDA_VISIBLE_DEVICES"] for t in environments) == ["0", "1"]
     assert [(f / "met").read_text() for f in folders[:2]] == ["True", "True"]
     assert "SIGSEGV" in read_record(folders[2]).reason
     assert "Ray worker died" in read_record(folders[3]).reason
@@ -73,7 +73,7 @@ def test_ray_places_cells_on_two_gpus_and_a_dead_worker_is_one_failed_cell(tmp_p
 
 @ray_here
 @pytest.mark.timeout(240)
-def test_more_gpus_than_ray_has_are_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_requesting_more_gpus_than_ray_has_is_rejected(tmp_path: Path) -> None:
     before = time.monotonic()
     done = harness(tmp_path, *RAY, "hydra.launcher.ray.remote.num_gpus=4", "optimizer.lr=1,2")
     assert done.returncode == 2, done.stderr
@@ -86,7 +86,7 @@ def test_more_gpus_than_ray_has_are_refused_before_anything_runs(tmp_path: Path)
 
 @submitit_here
 @pytest.mark.timeout(240)
-def test_submitit_runs_cells_and_the_same_command_what_failed(tmp_path: Path) -> None:
+def test_submitit_runs_cells_and_repeating_the_command_runs_failed_ones(tmp_path: Path) -> None:
     command = ("-m", "hydra/launcher=slurm_local", "optimizer.lr=1,5,2")
     done = harness(tmp_path, *command, "encoder.path=raise")
     assert done.returncode == 1, done.stderr
@@ -103,8 +103,8 @@ def test_submitit_runs_cells_and_the_same_command_what_failed(tmp_path: Path) ->
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to work in; cells are named after ``optimizer.lr``."""
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to an empty directory; the id of a cell is its ``optimizer.lr``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
@@ -115,30 +115,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
-def test_one_bad_job_refuses_the_sweep_before_a_cluster_is_asked(
-    here: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_one_invalid_job_rejects_the_sweep_before_connecting(
+    workdir: Path, launcher: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for engine in (ray, submitit):
-        monkeypatch.setattr(engine, "require_package", lambda *_, **__: pytest.fail("a cluster was asked"))
+        monkeypatch.setattr(engine, "require_package", lambda *_, **__: pytest.fail("connected to a cluster"))
     assert main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,-1"]) == 2
     assert "in the job optimizer.lr=-1" in capsys.readouterr().err
-    assert list(here.iterdir()) == []
+    assert list(workdir.iterdir()) == []
 
 
 @pytest.mark.parametrize("launcher", ["ray", "slurm", "slurm_local"])
-def test_a_dry_run_asks_no_cluster(here: Path, launcher: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_does_not_connect(workdir: Path, launcher: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", f"hydra/launcher={launcher}", "optimizer.lr=1,2", "dry_run=true"]) == 0
     assert "2 cells: 2 to run" in capsys.readouterr().out
-    assert list(here.iterdir()) == []
+    assert list(workdir.iterdir()) == []
 
 
-def test_what_is_missing_is_named_with_its_extra() -> None:
+def test_a_missing_package_is_named_with_its_extra() -> None:
     with pytest.raises(HarnessError, match=r"hydra/launcher=ray: .*pip install 'transfer-harness\[ray\]'"):
         require_package("no_such_package", launcher="ray", extra="ray")
 
 
 @submitit_here
-def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_slurm_is_reported(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", "hydra/launcher=slurm", "optimizer.lr=1"]) == 2
     err = capsys.readouterr().err
     assert "hydra/launcher=slurm: rejected by submitit" in err
@@ -146,19 +146,19 @@ def test_slurm_where_there_is_none_is_one_error(here: Path, capsys: pytest.Captu
 
 
 @submitit_here
-def test_fewer_gpus_than_a_job_takes_are_one_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_gpus_are_reported(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["-m", "hydra/launcher=slurm_local", "hydra.launcher.gpus_per_node=1", "optimizer.lr=1"]
     assert main(command) == 2
     assert "a cell needs 1 GPU, but this machine has 0" in capsys.readouterr().err
 
 
-class Engine:
-    """Runs the tasks in this process, one a poll; ``deaths`` says which end without an answer."""
+class FakeEngine:
+    """Runs the tasks in this process, one per poll; ``failures`` selects those that end without a record."""
 
     name, width, limit = "fake", 1, None
 
-    def __init__(self, deaths: dict[str, TaskFailure] | None = None) -> None:
-        self.deaths = deaths or {}
+    def __init__(self, failures: dict[str, TaskFailure] | None = None) -> None:
+        self.failures = failures or {}
         self.withdrawn: list[str] = []
         self.tasks: list[CellTask] = []
 
@@ -169,11 +169,11 @@ class Engine:
     def poll(self, handles: Sequence[Any], seconds: float) -> list[tuple[Any, Record | TaskFailure | None]]:
         if self.withdrawn:
             return [(h, None) for h in handles]
-        return [(h, self._answer(self.tasks[h])) for h in handles[:1]]
+        return [(h, self._result(self.tasks[h])) for h in handles[:1]]
 
-    def _answer(self, task: CellTask) -> Record | TaskFailure:
-        if task.cell.id in self.deaths:
-            return self.deaths[task.cell.id]
+    def _result(self, task: CellTask) -> Record | TaskFailure:
+        if task.cell.id in self.failures:
+            return self.failures[task.cell.id]
         return cell_runners.act(task.cell, lambda event: None)
 
     def withdraw(self, handles: Sequence[Any]) -> None:
@@ -185,42 +185,42 @@ class Engine:
     def close(self) -> None: ...
 
 
-def pool(engine: Engine, **options: Any) -> ClusterPool:
+def pool(engine: FakeEngine, **options: Any) -> ClusterPool:
     display = SilentDisplay(SweepCounts(total=1))
     return ClusterPool(engine=engine, display=display, runner="tests.helpers.cell_runners:act", **options)
 
 
-def test_a_lost_worker_is_a_record_with_its_reason_and_status(tmp_path: Path) -> None:
+def test_a_lost_worker_leaves_a_record_with_reason_and_status(tmp_path: Path) -> None:
     cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
     for cell in cells:
         cell.folder.mkdir(parents=True)
-    engine = Engine({"b": TaskFailure("the machine is gone"), "c": TaskFailure("TIMEOUT", "timeout")})
+    engine = FakeEngine({"b": TaskFailure("the machine is gone"), "c": TaskFailure("TIMEOUT", "timeout")})
     records = pool(engine).run(cells)
     assert [records[str(c.folder)].status for c in cells] == ["complete", "failed", "timeout"]
     assert read_record(cells[1].folder).reason == "the machine is gone"
     assert (cells[1].folder / "config.yaml").exists()
 
 
-def test_a_record_that_the_lost_worker_had_written_counts(tmp_path: Path) -> None:
+def test_a_record_written_before_the_worker_was_lost_counts(tmp_path: Path) -> None:
     cell = cell_runners.make_cell(tmp_path, "a")
     old = Record(status="failed", task="t", encoder="e", strategy="s", cell="a", seed=0, reason="old")
     write_record(cell.folder, old)
 
-    class Late(Engine):
-        def _answer(self, task: CellTask) -> Record | TaskFailure:
+    class Late(FakeEngine):
+        def _result(self, task: CellTask) -> Record | TaskFailure:
             cell_runners.act(task.cell, lambda event: None)
             return TaskFailure("gone after its work was done")
 
     assert pool(Late()).run([cell])[str(cell.folder)].status == "complete"
     write_record(cell.folder, old)
-    assert pool(Engine({"a": TaskFailure("new")})).run([cell])[str(cell.folder)].reason == "new"
+    assert pool(FakeEngine({"a": TaskFailure("new")})).run([cell])[str(cell.folder)].reason == "new"
 
 
-def test_fail_fast_withdraws_what_has_not_begun(tmp_path: Path) -> None:
+def test_fail_fast_withdraws_tasks_that_have_not_started(tmp_path: Path) -> None:
     cells = [cell_runners.make_cell(tmp_path, name) for name in "abc"]
     for cell in cells:
         cell.folder.mkdir(parents=True)
-    engine = Engine({"a": TaskFailure("boom")})
+    engine = FakeEngine({"a": TaskFailure("boom")})
     running = pool(engine, fail_fast=True)
     assert [r.status for r in running.run(cells).values()] == ["failed"]
     assert engine.withdrawn == ["b", "c"]
@@ -229,52 +229,52 @@ def test_fail_fast_withdraws_what_has_not_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_is_to_be_ended_is_not_withdrawn_first(tmp_path: Path, number: signal.Signals) -> None:
-    """A worker that is being cancelled gently is not ended by force before it has given up its cell."""
+def test_tasks_are_killed_without_being_withdrawn_first(tmp_path: Path, number: signal.Signals) -> None:
+    """Ray does not kill a task by force while it is being cancelled gently."""
     cells = [cell_runners.make_cell(tmp_path, name) for name in "ab"]
 
-    said: list[str] = []
+    calls: list[str] = []
 
-    class Slow(Engine):
+    class Slow(FakeEngine):
         def poll(
             self, handles: Sequence[Any], seconds: float
         ) -> list[tuple[Any, Record | TaskFailure | None]]:
-            if "kill" in said:
+            if "kill" in calls:
                 return [(h, None) for h in handles]
             os.kill(os.getpid(), number)
             return []
 
         def withdraw(self, handles: Sequence[Any]) -> None:
-            said.append("withdraw")
+            calls.append("withdraw")
 
         def kill(self, handles: Sequence[Any]) -> None:
-            said.append("kill")
+            calls.append("kill")
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     running = pool(Slow())
     assert running.run(cells) == {}
     signal.signal(signal.SIGINT, before)
     assert running.interrupts == 2
-    assert said == (["kill"] if number == signal.SIGTERM else ["withdraw", "kill"])
+    assert calls == (["kill"] if number == signal.SIGTERM else ["withdraw", "kill"])
 
 
-def test_results_that_no_other_machine_sees_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unshared_results_folder_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = cell_runners.make_cell(tmp_path / "nowhere", "a")
     with pytest.raises(HarnessError, match="must be a directory shared by all machines"):
         CellTask(cell, "tests.helpers.cell_runners:act", ())()
     monkeypatch.setattr(clusters, "SHARED_SECONDS", 0.0)
 
-    class Elsewhere(Engine):
-        def _answer(self, task: CellTask) -> Record | TaskFailure:
+    class Elsewhere(FakeEngine):
+        def _result(self, task: CellTask) -> Record | TaskFailure:
             return Record(status="complete", task="t", encoder="e", strategy="s", cell="a", seed=0)
 
     with pytest.raises(HarnessError, match="one directory shared by all machines"):
         pool(Elsewhere()).run([cell])
 
 
-def test_workers_get_absolute_paths_and_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_get_absolute_paths_and_no_gpus_for_cpu_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     config = {
@@ -282,20 +282,20 @@ def test_workers_get_absolute_paths_and_their_share(tmp_path: Path, monkeypatch:
         "encoder": {"members": {"a": {"path": "data"}}, "files": {"weights": "data"}},
         "seed": 0,
     }
-    found = with_absolute_paths(config)
-    whole = str(tmp_path / "data")
-    assert found["task"] == {"path": whole, "dev": "none", "name": "data"}
-    assert found["encoder"] == {"members": {"a": {"path": whole}}, "files": {"weights": whole}}
+    config = with_absolute_paths(config)
+    data = str(tmp_path / "data")
+    assert config["task"] == {"path": data, "dev": "none", "name": "data"}
+    assert config["encoder"] == {"members": {"a": {"path": data}}, "files": {"weights": data}}
     cell = cell_runners.make_cell(tmp_path, "a", trainer={"accelerator": "cpu"})
-    engine = Engine()
+    engine = FakeEngine()
     cell.folder.mkdir(parents=True)
     pool(engine).run([cell])
     assert engine.tasks[0].devices == ""
 
 
 @pytest.mark.parametrize(
-    ("trainer", "asked", "gpus"),
+    ("trainer", "per_device", "gpus"),
     [({}, 0.5, 0.5), ({"devices": 2}, 0.5, 2.0), ({"devices": 2}, 1, 2.0), ({"accelerator": "cpu"}, 1, 0.0)],
 )
-def test_gpus_of_a_cell(tmp_path: Path, trainer: dict[str, Any], asked: float, gpus: float) -> None:
-    assert gpus_of(cell_runners.make_cell(tmp_path, "a", trainer=trainer), asked) == gpus
+def test_gpus_of_a_cell(tmp_path: Path, trainer: dict[str, Any], per_device: float, gpus: float) -> None:
+    assert gpus_of(cell_runners.make_cell(tmp_path, "a", trainer=trainer), per_device) == gpus
