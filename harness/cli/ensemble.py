@@ -11,12 +11,14 @@ from harness.errors import HarnessError
 from harness.records.lifecycle import ARCHIVE
 from harness.sweeps.progress import score_text
 
+ABOUT = "Average the stored predictions of two or more cells of one task into a new cell."
+
 
 def main(argv: list[str]) -> int:
     """Create one ensemble per seed that all cells have, or a single one of the given seed folders."""
     parser = argparse.ArgumentParser(
         prog="harness ensemble",
-        description=__doc__,
+        description=ABOUT,
         epilog="Cells are averaged seed by seed: seed 0 of each cell, seed 1 of each, and so on. If every "
         "CELL ends in /seed-n, exactly these seeds are averaged.",
     )
@@ -26,7 +28,13 @@ def main(argv: list[str]) -> int:
         metavar="CELL",
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; two or more",
     )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="results folder (default: results)",
+    )
     args = parser.parse_args(argv)
     if len(args.cells) < 2:
         raise HarnessError("an ensemble needs at least two cells")

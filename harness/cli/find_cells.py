@@ -14,7 +14,7 @@ from harness.records.lifecycle import ARCHIVE
 _LISTED = 10
 
 
-def cells_parser(name: str, *, about: str | None, epilog: str) -> argparse.ArgumentParser:
+def cells_parser(name: str, *, about: str, epilog: str) -> argparse.ArgumentParser:
     """Create the parser of a command that acts on cells: their names and the results folder."""
     parser = argparse.ArgumentParser(prog=f"harness {name}", description=about, epilog=epilog)
     parser.add_argument(
@@ -24,7 +24,13 @@ def cells_parser(name: str, *, about: str | None, epilog: str) -> argparse.Argum
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
         "task, task/encoder or task/encoder/strategy selects all cells below it",
     )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="results folder (default: results)",
+    )
     return parser
 
 

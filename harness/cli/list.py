@@ -11,6 +11,7 @@ import yaml
 from harness.core.paths import conf_dir
 from harness.errors import HarnessError, did_you_mean
 
+ABOUT = "List the available options of each group, read from the YAML files only."
 GROUPS = {
     "encoders": "encoder",
     "strategies": "strategy",
@@ -25,7 +26,7 @@ except ImportError:  # PyYAML without its C extension
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="harness list", description=__doc__)
+    parser = argparse.ArgumentParser(prog="harness list", description=ABOUT)
     parser.add_argument("group", nargs="?", metavar="GROUP", help=f"{', '.join(GROUPS)} (default: all)")
     parser.add_argument(
         "--config-dir", type=Path, metavar="DIR", help="a folder with your own files, as for run"

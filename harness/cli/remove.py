@@ -9,11 +9,13 @@ from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
 from harness.records.lifecycle import ARCHIVE
 
+ABOUT = "Move cells to <results>/.archive, so that the next sweep runs them again."
+
 
 def main(argv: list[str]) -> int:
     """Archive the cells; nothing is moved if one of them is not found or is running."""
     parser = cells_parser(
-        "rm", about=__doc__, epilog="To restore cells, move them back to their original folders."
+        "rm", about=ABOUT, epilog="To restore cells, move them back to their original folders."
     )
     args = parser.parse_args(argv)
     folders_of = {cell: find(cell, results=args.results, groups=True) for cell in args.cells}

@@ -6,12 +6,14 @@ from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
 from harness.records.lifecycle import ARCHIVE
 
+ABOUT = "Run cells again from their stored configuration; complete runs are archived first."
+
 
 def main(argv: list[str]) -> int:
     """Run the command; exit codes as for a sweep. Nothing runs if a cell is not found or is running."""
     parser = cells_parser(
         "rerun",
-        about=__doc__,
+        about=ABOUT,
         epilog="If the sweep used relative paths, run this in the directory of the sweep.",
     )
     args = parser.parse_args(argv)

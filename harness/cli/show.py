@@ -11,14 +11,22 @@ from harness.cli.per_class import by_class
 from harness.errors import HarnessError
 from harness.records.record import read_record
 
+ABOUT = "Print the record of a cell, and the F1 score of each class if the task has classes."
+
 
 def main(argv: list[str]) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="harness show", description=__doc__)
+    parser = argparse.ArgumentParser(prog="harness show", description=ABOUT)
     parser.add_argument(
         "cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or the start of an id"
     )
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="results folder (default: results)",
+    )
     args = parser.parse_args(argv)
     folders = find(args.cell, results=args.results)
     print("\n\n".join("\n".join(describe(folder)) for folder in folders))

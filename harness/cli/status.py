@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.records.lease import Holder, holder
 from harness.records.record import STATUSES, read_record
 
+ABOUT = "Count the cells of a results folder by status; show running cells, and failed ones with reasons."
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
 
 
@@ -46,7 +47,7 @@ class StatusReport(TypedDict):
 
 def main(argv: list[str]) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="harness status", description=__doc__)
+    parser = argparse.ArgumentParser(prog="harness status", description=ABOUT)
     parser.add_argument(
         "results",
         type=Path,

@@ -1,6 +1,6 @@
 """Command-line overrides whose values are text stay the text that was given.
 
-Hydra reads ``task.name=2014`` as a number, ``name=no`` as a boolean and ``path=epoch=1.ckpt`` not at all. The
+Hydra reads ``task.name=2014`` as a number, ``name=true`` as a boolean and rejects ``path=epoch=1.ckpt``. The
 keys declared here hold names, places and columns, never numbers; their values are quoted before Hydra parses
 them. Quotes, lists, mappings, interpolations, ``null``, ``???`` and Hydra's functions (``choice(...)``) mean
 what they mean to Hydra.

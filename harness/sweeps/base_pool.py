@@ -31,7 +31,7 @@ class Display(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class BasePool(ABC):
-    """Runs cells, each isolated in a process of its own.
+    """Runs cells, each isolated in its own process.
 
     Attributes:
         display: is notified of every change.
