@@ -1,1 +1,1 @@
-"""Continuing an encoder's own objective on the unlabelled texts of a training split, before the task."""
+"""Adaptation: continue an encoder's pretraining objective on the task's unlabelled training texts."""

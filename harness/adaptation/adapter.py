@@ -1,21 +1,29 @@
-"""The adapted encoder of a cell: looked up in the cache, made when it is not there, and loaded.
+"""The adapted encoder of a cell: read from the cache, or adapted and stored there.
 
-One folder of ``cache_dir/adapted`` holds an adapted encoder, or a member of a joint one. Its key is what it
-depends on: the encoder's files and options, what ``adapt`` says, the texts, the seed, the precision and the
-version of this code. Cells that agree in these share it: by default all seeds and all strategies. A failure
-is that of the cell; nothing half made is left.
+A folder of ``cache_dir/adapted`` holds one adapted encoder, or one member of a joint encoder. Its key covers
+everything that it depends on: the encoder's files and options, the options of ``adapt``, the texts, the seed,
+the precision and the version of this code. Cells that agree in these share the folder; by default these are all
+seeds and strategies. If adaptation fails, the cell fails and nothing is stored.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from harness.adaptation.job import Job, Texts, Told, need_texts
+from harness.adaptation.job import (
+    AdaptationJob,
+    AdaptationResult,
+    AdaptationTexts,
+    AdaptFunction,
+    ConfigFunction,
+    EncoderConfig,
+    require_texts,
+)
 from harness.config.cell_id import ADAPT_VERSION, identity
 from harness.config.resolve import verify
 from harness.core.cache import Store
@@ -23,23 +31,27 @@ from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint, files_fingerprint
 from harness.core.instantiate import META, locate
 from harness.errors import HarnessError
+from harness.pretraining.base import TrainerOptions
 from harness.records.cell import Cell
 from harness.strategies.adapt import OWN_SEED, Adapt, Place, family, files_of, filled, members
 from harness.task import Splits
 
-TOLD = "adapted.json"
-FEW_GB = 1.0
-"""The least that the cache may hold; the encoder in use stays in any case."""
-Config = Mapping[str, Any]
+if TYPE_CHECKING:
+    from harness.encoders.base import Encoder
+
+RESULT = "adapted.json"
+MIN_CACHE_GB = 1.0
+"""Lower limit of the cache's size; the encoder in use is never evicted."""
+MakeEncoder: TypeAlias = "Callable[[EncoderConfig], Encoder]"
 
 
 @dataclass(slots=True)
 class Adapted:
-    """What adapting took; as it stands here, nothing was adapted.
+    """Cost of an adaptation; by default nothing was adapted.
 
     Attributes:
-        seconds: the price when it was done.
-        spent: seconds of this run for it, or for waiting for another cell that did it.
+        seconds: full cost, also if the result came from the cache.
+        spent: seconds that this run spent on it, or on waiting for another cell's.
         notes: for the record.
     """
 
@@ -48,42 +60,56 @@ class Adapted:
     notes: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """Keep it beside what was made with the encoder."""
-        (folder / TOLD).write_text(json.dumps([self.seconds, self.notes]), encoding="utf-8")
+        """Store the cost beside features that were computed with the encoder."""
+        (folder / RESULT).write_text(json.dumps([self.seconds, self.notes]), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> Adapted:
-        """What :meth:`write` kept; of folders without it, nothing was adapted."""
-        if not (folder / TOLD).is_file():
+        """Read what :meth:`write` stored; without it, nothing was adapted."""
+        if not (folder / RESULT).is_file():
             return cls()
-        seconds, notes = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+        seconds, notes = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         return cls(seconds, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """An encoder that is adapted by itself: where it stands in the configuration, and its cache's key."""
+class AdaptedMember:
+    """An encoder that is adapted on its own.
+
+    Attributes:
+        place: keys that lead to it in the joint encoder's configuration; () = the encoder itself.
+        config: its configuration.
+        options: how it is adapted, with all values set.
+        key: of its folder in the cache.
+    """
 
     place: Place
-    config: Config
+    config: EncoderConfig
     options: Adapt
     key: str
 
+    @property
+    def module(self) -> str:
+        """The family's module in :mod:`harness.adaptation`."""
+        member_family = family(self.config)
+        assert member_family is not None
+        return member_family.module
+
 
 class Adapter:
-    """What :func:`harness.training.assemble.assemble` asks for an encoder when the strategy adapts.
+    """Provides the adapted encoder to :func:`harness.training.assemble.assemble`.
 
     Args:
         cell: see :class:`harness.records.cell.Cell`; its strategy has ``adapt``.
         adapt: the strategy's field.
-        splits: only the texts of train and dev are looked at, and of dev only to measure.
-        trainer: ``accelerator``, ``precision``, ``devices`` of Lightning, and the ``device`` they mean.
-        progress: gets events of the phase ``adapt``.
+        splits: only the texts of train and dev are read, dev only for evaluation.
+        trainer: ``accelerator``, ``precision``, ``devices`` of Lightning, and the resulting ``device``.
+        progress: receives events of the phase ``adapt``.
         random_init: start from random weights.
 
     Attributes:
-        told: of each member, once :meth:`load` was called.
-        spent: see :class:`Adapted`; ``last`` of this the last :meth:`load`.
+        results: of each member, after :meth:`load`.
+        spent: see :class:`Adapted`; ``last`` is the part of the last :meth:`load`.
     """
 
     def __init__(
@@ -92,29 +118,30 @@ class Adapter:
         adapt: Adapt,
         splits: Splits,
         *,
-        trainer: Mapping[str, Any],
+        trainer: TrainerOptions,
         progress: Progress,
         random_init: bool,
     ) -> None:
         self.cell, self.trainer, self.progress, self.random_init = cell, trainer, progress, random_init
-        self.texts = Texts.of(splits.train, splits.dev)
-        need_texts(self.texts)
+        self.texts = AdaptationTexts.of(splits.train, splits.dev)
+        require_texts(self.texts)
         seed = cell.seed if adapt.seed == OWN_SEED else int(adapt.seed)
         self.options = replace(adapt, seed=seed)
         fingerprint = self.texts.fingerprint()
         self.members = [
             self._member(place, config, fingerprint) for place, config in members(cell.config["encoder"])
         ]
-        limit = max(FEW_GB, float(cell.config["feature_cache_gb"]))
-        self.store = Store(cell.cache_dir / "adapted", max_bytes=int(limit * 1e9))
-        self.told: list[Told] = []
+        max_gb = max(MIN_CACHE_GB, float(cell.config["feature_cache_gb"]))
+        self.store = Store(cell.cache_dir / "adapted", max_bytes=int(max_gb * 1e9))
+        self.results: list[AdaptationResult] = []
         self.spent = self.last = self._loading = 0.0
 
-    def _member(self, place: Place, config: Config, texts: str) -> Member:
+    def _member(self, place: Place, config: EncoderConfig, texts: str) -> AdaptedMember:
         options = filled(config, self.options)
-        its = family(config)
-        if its is None:
-            raise HarnessError(f"strategy.adapt: {config.get('name')} cannot be adapted; leave it out")
+        if family(config) is None:
+            raise HarnessError(
+                f"strategy.adapt: {config.get('name')} cannot be adapted; remove strategy.adapt"
+            )
         files = files_of(config, self.cell.cache_dir)
         parts = {
             "encoder": {
@@ -128,63 +155,67 @@ class Adapter:
             "random": self.random_init,
             "version": ADAPT_VERSION,
         }
-        return Member(place, config, options, data_fingerprint(parts)[:32])
+        return AdaptedMember(place, config, options, data_fingerprint(parts)[:32])
 
     @property
     def key(self) -> str:
-        """Hex digest of what the adapted encoder depends on."""
+        """Hex digest of everything that the adapted encoder depends on."""
         return data_fingerprint([member.key for member in self.members])
 
     @property
     def adapted(self) -> Adapted:
-        """What the last :meth:`load` tells."""
-        notes = [note for told in self.told for note in told.notes]
-        return Adapted(sum(told.seconds for told in self.told), self.spent, notes)
+        """Cost of the last :meth:`load`."""
+        notes = [note for result in self.results for note in result.notes]
+        return Adapted(sum(result.seconds for result in self.results), self.spent, notes)
 
-    def load(self, make: Callable[[Config], Any]) -> Any:
-        """``make(config)`` of the encoder's configuration with adapted files in the place of its own.
+    def load(self, make: MakeEncoder) -> Encoder:
+        """Call ``make`` with the encoder's configuration in which adapted files replace its own.
 
         Raises:
-            HarnessError: see :meth:`_make`; or the cache cannot be written.
+            HarnessError: see :meth:`_adapt`; or the cache cannot be written.
         """
         begin = time.perf_counter()
-        self.told = []
+        self.results = []
         try:
-            encoder = self._with(self.members, self.cell.config["encoder"], make)
+            encoder = self._load(self.members, self.cell.config["encoder"], make)
         except OSError as e:
             raise HarnessError(
-                f"cache_dir={self.cell.cache_dir}: the adapted encoder cannot be kept there "
-                f"({e.strerror or e}); choose another with cache_dir=DIR"
+                f"cache_dir={self.cell.cache_dir}: the adapted encoder cannot be stored there "
+                f"({e.strerror or e}); choose another folder with cache_dir=DIR"
             ) from e
         self.last = time.perf_counter() - begin - self._loading
         self.spent += self.last
         return encoder
 
-    def _with(self, rest: list[Member], config: Config, make: Callable[[Config], Any]) -> Any:
-        """Inside the reading of one folder the next is read: none is gone when the encoder is made."""
-        if not rest:
+    def _load(self, remaining: list[AdaptedMember], config: EncoderConfig, make: MakeEncoder) -> Encoder:
+        """Load the members recursively.
+
+        Each folder is read within the reading of the previous one, so that none is evicted before ``make`` has
+        read them all.
+        """
+        if not remaining:
             begin = time.perf_counter()
             encoder = make(config)
             self._loading = time.perf_counter() - begin
             return encoder
-        member = rest[0]
-        done = len(self.told)
+        member = remaining[0]
+        done = len(self.results)
+        adapted_config = cast(ConfigFunction, locate(f"{member.module}.adapted_config"))
 
-        def read(folder: Path) -> Any:
-            del self.told[done:]  # of an attempt whose folder was gone
-            self.told.append(Told(**json.loads((folder / TOLD).read_text(encoding="utf-8"))))
-            module = self._module(member)
-            changed = _changed(config, member.place, lambda own: module("placed")(own, folder), member.config)
+        def read(folder: Path) -> Encoder:
+            del self.results[done:]  # of an attempt whose folder was evicted
+            self.results.append(AdaptationResult(**json.loads((folder / RESULT).read_text(encoding="utf-8"))))
+            member_config = adapted_config(member.config, folder)
             try:
-                return self._with(rest[1:], changed, make)
+                return self._load(remaining[1:], _replaced(config, member.place, member_config), make)
             except Exception as e:
-                self._refuse(e, member, folder)
+                self._raise_if_intact(e, member, folder)
                 raise OSError(f"{folder}: was evicted") from e
 
-        return self.store.read(member.key, lambda folder: self._make(member, folder), read)[0]
+        return self.store.read(member.key, lambda folder: self._adapt(member, folder), read)[0]
 
-    def _refuse(self, error: Exception, member: Member, folder: Path) -> None:
-        """Raise what is wrong with an encoder whose folder is whole: to adapt it again would not mend it."""
+    def _raise_if_intact(self, error: Exception, member: AdaptedMember, folder: Path) -> None:
+        """Raise the error if the encoder's folder is intact: adapting it again would not help."""
         if not self.store.whole(member.key):
             return
         if isinstance(error, HarnessError):
@@ -193,22 +224,17 @@ class Adapter:
             f"{folder}: the adapted encoder cannot be loaded ({type(error).__name__}: {error})"
         ) from error
 
-    def _module(self, member: Member) -> Callable[[str], Callable[..., Any]]:
-        its = family(member.config)
-        assert its is not None
-        return lambda name: locate(f"{its.module}.{name}")
-
-    def _make(self, member: Member, folder: Path) -> None:
-        """Adapt a member.
+    def _adapt(self, member: AdaptedMember, folder: Path) -> None:
+        """Adapt a member and write its files and result to ``folder``.
 
         Raises:
-            HarnessError: files that do not do, or training that diverged.
+            HarnessError: unusable files, or training diverged.
         """
         import torch
 
         begin = time.perf_counter()
         self.progress({"phase": "adapt", "message": "loading the encoder"})
-        job = Job(
+        job = AdaptationJob(
             encoder=member.config,
             options=member.options,
             random_init=self.random_init,
@@ -219,32 +245,36 @@ class Adapter:
             progress=self.progress,
         )
         torch.manual_seed(job.seed)
-        told: Told = self._module(member)("adapt")(job)
+        adapt = cast(AdaptFunction, locate(f"{member.module}.adapt"))
+        result = adapt(job)
         verify(self.cell)
-        told.seconds = time.perf_counter() - begin
-        told.notes = [_said(member, self.texts, told), *told.notes]
-        (folder / TOLD).write_text(json.dumps(told.to_json()), encoding="utf-8")
+        result.seconds = time.perf_counter() - begin
+        result.notes = [_summary(member, self.texts, result), *result.notes]
+        (folder / RESULT).write_text(json.dumps(result.to_json()), encoding="utf-8")
 
 
-def _changed(config: Config, place: Place, change: Callable[[Config], Config], own: Config) -> Config:
-    """``config`` with the configuration at ``place`` replaced by ``change(own)``."""
+def _replaced(config: EncoderConfig, place: Place, member: EncoderConfig) -> EncoderConfig:
+    """``config`` with the configuration at ``place`` replaced by ``member``."""
     if not place:
-        return change(own)
+        return member
     head, *rest = place
-    return {**config, head: _changed(config[head], tuple(rest), change, own)}
+    nested = config[head]
+    assert isinstance(nested, dict)
+    return {**config, head: _replaced(nested, tuple(rest), member)}
 
 
-def _said(member: Member, texts: Texts, told: Told) -> str:
-    its, o = family(member.config), member.options
+def _summary(member: AdaptedMember, texts: AdaptationTexts, result: AdaptationResult) -> str:
+    options, member_family = member.options, family(member.config)
+    objective = member_family.objective if member_family else ""
+    # a place is members, name, members, name, ..
     name = f"{'/'.join(member.place[1::2])}: " if member.place else ""
     measures = [
-        f"{what} on {len(texts.dev)} texts of dev: {told.before[what]:.4g}, then {told.after[what]:.4g}"
-        for what in told.before
-        if what in told.after
+        f"{what} on {len(texts.dev)} texts of dev: {result.before[what]:.4g}, then {result.after[what]:.4g}"
+        for what in result.before
+        if what in result.after
     ]
-    said = [
-        f"{name}adapted to {len(texts.train)} texts of train in {o.epochs:g} passes "
-        f"({its.objective if its else ''}, rate {o.lr:g}, seed {o.seed})",
-        *measures,
-    ]
-    return "; ".join(said)
+    training = (
+        f"{name}adapted to {len(texts.train)} texts of train in {options.epochs:g} epochs "
+        f"({objective}, learning rate {options.lr:g}, seed {options.seed})"
+    )
+    return "; ".join([training, *measures])

@@ -1,39 +1,47 @@
-"""What one adaptation is given and what it tells; free of torch."""
+"""Inputs and results of one adaptation; does not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
+from harness.core.instantiate import build
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
+from harness.pretraining.base import TrainerOptions
 from harness.strategies.adapt import Adapt
 
-DEV_MOST = 1000
-"""Texts of dev that the loss is measured on, the first ones."""
-LEAST_STEPS = 10
-"""A pass has at least so many steps where there are as many texts: smaller batches on little text."""
+if TYPE_CHECKING:
+    from harness.encoders.base import Encoder
+
+MAX_DEV_TEXTS = 1000
+"""Number of dev texts that the loss is measured on, the first ones."""
+MIN_STEPS = 10
+"""Minimum number of steps per epoch, if there are as many texts: little text gets smaller batches."""
+EncoderConfig: TypeAlias = Mapping[str, object]
+EncoderT = TypeVar("EncoderT", bound="Encoder")
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Distinct texts, in the order of the data, none without words.
+class AdaptationTexts:
+    """Distinct texts in the order of the data, none without words.
 
     Attributes:
-        train: what is trained on.
-        dev: what the loss is measured on, before and after; nothing is chosen by it.
+        train: trained on.
+        dev: the loss is measured on these before and after; nothing is selected by it.
     """
 
     train: tuple[Text, ...]
     dev: tuple[Text, ...]
 
     @classmethod
-    def of(cls, train: Sequence[Example], dev: Sequence[Example]) -> Texts:
-        """The texts of examples; labels are not looked at."""
-        return cls(_distinct(train), _distinct(dev)[:DEV_MOST])
+    def of(cls, train: Sequence[Example], dev: Sequence[Example]) -> AdaptationTexts:
+        """Collect the texts of examples; their labels are not read."""
+        return cls(_distinct(train), _distinct(dev)[:MAX_DEV_TEXTS])
 
     def fingerprint(self) -> str:
         """Hex digest of the texts, their words and their order."""
@@ -45,28 +53,28 @@ def _distinct(examples: Sequence[Example]) -> tuple[Text, ...]:
 
 
 @dataclass(slots=True)
-class Job:
+class AdaptationJob:
     """One encoder to adapt.
 
     Attributes:
-        encoder: its configuration; it is not made of others.
-        options: filled; ``seed`` a number.
+        encoder: its configuration; not that of a joint encoder.
+        options: with all values set; ``seed`` is a number.
         random_init: start from random weights.
-        texts: see :class:`Texts`.
-        folder: empty; gets the files that the adapted encoder is loaded from.
-        cache_dir: the harness's own files.
-        trainer: ``accelerator`` and ``precision``; ``device`` of the measure, a ``torch.device``.
-        progress: gets events of the phase ``adapt``.
+        texts: see :class:`AdaptationTexts`.
+        folder: empty; receives the files that the adapted encoder is loaded from.
+        cache_dir: the harness's cache.
+        trainer: ``accelerator``, ``precision``, and the ``device`` to evaluate on.
+        progress: receives events of the phase ``adapt``.
     """
 
-    encoder: Mapping[str, Any]
+    encoder: EncoderConfig
     options: Adapt
     random_init: bool
-    texts: Texts
+    texts: AdaptationTexts
     folder: Path
     cache_dir: Path
-    trainer: Mapping[str, Any]
-    progress: Callable[[dict[str, Any]], None]
+    trainer: TrainerOptions
+    progress: Progress
 
     @property
     def seed(self) -> int:
@@ -77,29 +85,36 @@ class Job:
         assert self.options.lr is not None
         return self.options.lr
 
-    def per_step(self, count: int) -> int:
-        """Texts (or what else is counted) a step, of ``count``."""
-        return max(1, min(int(self.options.batch_size or 1), count // LEAST_STEPS))
+    def items_per_step(self, count: int) -> int:
+        """Batch size for ``count`` texts (or other items) per epoch."""
+        return max(1, min(int(self.options.batch_size or 1), count // MIN_STEPS))
 
-    def load(self) -> Any:
-        """The encoder before it is adapted, in training mode."""
-        from harness.core.instantiate import build
+    def load(self, kind: type[EncoderT]) -> EncoderT:
+        """Load the encoder before adaptation, in training mode.
 
-        return build(self.encoder, random_init=self.random_init, cache_dir=self.cache_dir)
+        Raises:
+            TypeError: the configuration builds something other than ``kind``.
+        """
+        encoder = build(self.encoder, random_init=self.random_init, cache_dir=self.cache_dir)
+        if not isinstance(encoder, kind):
+            raise TypeError(
+                f"{self.encoder['_target_']}: built a {type(encoder).__name__}, not a {kind.__name__}"
+            )
+        return encoder
 
-    def tell(self, **event: Any) -> None:
-        """Show how far it is."""
+    def report(self, **event: object) -> None:
+        """Send an event of the phase ``adapt``."""
         self.progress({"phase": "adapt", **event})
 
 
 @dataclass(slots=True)
-class Told:
-    """What an adaptation leaves beside the encoder's files.
+class AdaptationResult:
+    """What an adaptation produces besides the encoder's files.
 
     Attributes:
-        before, after: what was measured on dev, by name.
-        notes: what a reader must know.
-        seconds: wall time of all of it.
+        before, after: measures on dev, by name.
+        notes: remarks for the record.
+        seconds: total wall time.
     """
 
     before: dict[str, float] = field(default_factory=dict)
@@ -107,13 +122,19 @@ class Told:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def need_texts(texts: Texts) -> None:
-    """Raises HarnessError where there is nothing to train on."""
+AdaptFunction: TypeAlias = Callable[[AdaptationJob], AdaptationResult]
+"""``adapt`` of a family's module."""
+ConfigFunction: TypeAlias = Callable[[EncoderConfig, Path], EncoderConfig]
+"""``adapted_config`` of a family's module: the encoder's configuration with its files in a folder."""
+
+
+def require_texts(texts: AdaptationTexts) -> None:
+    """Raise HarnessError if there is nothing to train on."""
     if not texts.train:
         raise HarnessError(
-            "strategy.adapt: no text of the training split has a word; leave strategy.adapt out"
+            "strategy.adapt: no text of the training split contains a word; remove strategy.adapt"
         )

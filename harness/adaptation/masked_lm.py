@@ -1,115 +1,121 @@
-"""BERT and its kin: the masked language model goes on (Gururangan et al. 2020, task-adaptive pretraining).
+"""BERT and similar models: continue the masked language model (Gururangan et al. 2020).
 
-In every pass 15 % of a row's pieces are chosen anew; of these 80 % are shown as the mask, 10 % as a random
-piece (Devlin et al. 2019, section 3.1). A text is a row between the checkpoint's own special tokens. The
-pairing objectives of some checkpoints (next sentence, sentence order) are not continued: a pooler stays as it
-is.
+In every epoch 15 % of a row's pieces are chosen anew; 80 % of them are replaced by the mask token, 10 % by a
+random piece (Devlin et al. 2019, section 3.1). Each text is a row between the checkpoint's own special tokens.
+Sentence-pair objectives of some checkpoints (next sentence, sentence order) are not continued, so a pooler
+remains unchanged.
 
-On dev every piece is masked once, in rounds; the measure is the mean loss of a masked piece in nats.
+On dev every piece is masked once, in rounds; the measure is the mean loss per masked piece in nats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from harness.adaptation.job import Job, Told
+from harness.adaptation.job import AdaptationJob, AdaptationResult
 from harness.adaptation.trainer import continue_training
-from harness.adaptation.transformer import Row, TransformerTexts, placed, summed
+from harness.adaptation.transformer import TransformerObjective, adapted_config, summed_nll
 from harness.data.targets import IGNORE_INDEX
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch, HeldOut
-from harness.pretraining.objectives.masked_lm import CHOSEN, MASKED, RANDOM, ROUNDS
-from harness.pretraining.text.packing import padded
+from harness.pretraining.base import EvalResult, TrainingBatch
+from harness.pretraining.objectives.masked_lm import MASKED, NO_PERPLEXITY, RANDOM, ROUNDS, choose_pieces
+from harness.pretraining.text.packing import TokenSequence, pad
 
-__all__ = ["MaskedTexts", "adapt", "placed"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["ContinuedMaskedLM", "adapt", "adapted_config"]
 MASKS = ("[MASK]", "<mask>")
 
 
-def adapt(job: Job) -> Told:
+def adapt(job: AdaptationJob) -> AdaptationResult:
     """Continue a masked language model."""
-    return continue_training(MaskedTexts(job))
+    return continue_training(ContinuedMaskedLM(job))
 
 
-class MaskedTexts(TransformerTexts):
+class ContinuedMaskedLM(TransformerObjective):
     """See the module."""
 
     causal = False
 
-    def special(self, model: Any) -> None:
+    def set_special_tokens(self, model: PreTrainedModel) -> None:
         tokenizer = self.tokenizer
-        at = next(i for i, slot in enumerate(tokenizer.single.slots) if slot.text == 0)
-        self.before = [i for slot in tokenizer.single.slots[:at] for i in slot.ids]
-        self.behind = [i for slot in tokenizer.single.slots[at + 1 :] for i in slot.ids]
-        self.mask, self.pad = self._mask(), tokenizer.pad_id
-        never = {*self.before, *self.behind, self.mask, self.pad}
-        never |= set() if tokenizer.unknown is None else {tokenizer.unknown}
-        self.never = np.array(sorted(never))
-        known = min(self.vocabulary_size(), tokenizer.backend.get_vocab_size())
-        self.pieces = np.setdiff1d(np.arange(known), self.never)
+        # the template of a single text, such as [CLS] text [SEP]: slot.text is 0 for the text itself
+        text_slot = next(i for i, slot in enumerate(tokenizer.single.slots) if slot.text == 0)
+        self.prefix = [i for slot in tokenizer.single.slots[:text_slot] for i in slot.ids]
+        self.suffix = [i for slot in tokenizer.single.slots[text_slot + 1 :] for i in slot.ids]
+        self.mask, self.padding = self._mask_id(), tokenizer.pad_id
+        special = {*self.prefix, *self.suffix, self.mask, self.padding}
+        special |= set() if tokenizer.unknown is None else {tokenizer.unknown}
+        self.special = np.array(sorted(special))
+        size = min(self.vocabulary_size(), tokenizer.backend.get_vocab_size())
+        self.pieces = np.setdiff1d(np.arange(size), self.special)
 
-    def _mask(self) -> int:
+    def _mask_id(self) -> int:
         for name in MASKS:
             number = self.tokenizer.backend.token_to_id(name)
             if number is not None:
                 return int(number)
         raise HarnessError(
-            f"{self.source}: its tokenizer has no {' or '.join(MASKS)}, so that its objective cannot be "
-            "continued; leave strategy.adapt out"
+            f"{self.source}: the tokenizer has no {' or '.join(MASKS)}, so its objective cannot be continued; "
+            "remove strategy.adapt"
         )
 
-    def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
+    def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:
         rng = np.random.default_rng([seed, epoch])
-        for numbers in self.chosen(rng):
-            rows = [self.train[i] for i in numbers]
-            ids = padded([row.ids for row in rows], self.pad)
-            real = np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
-            shown, labels = self._hide(ids, real, rng)
-            tensors = {"input_ids": shown, "labels": labels, "attention_mask": real.astype(np.int64)}
-            yield Batch(
+        for indices in self.draw_batches(rng):
+            rows = [self.train[i] for i in indices]
+            ids, attention = self._pad(rows)
+            inputs, labels = self._mask(ids, attention, rng)
+            tensors = {"input_ids": inputs, "labels": labels, "attention_mask": attention.astype(np.int64)}
+            yield TrainingBatch(
                 {k: torch.from_numpy(v) for k, v in tensors.items()},
-                tokens=sum(self.counted(row) for row in rows),
+                tokens=sum(self.text_tokens(row) for row in rows),
                 words=int(sum(row.words.sum() for row in rows)),
             )
 
-    def _hide(
-        self, ids: np.ndarray, real: np.ndarray, rng: np.random.Generator
+    def _pad(self, rows: Sequence[TokenSequence]) -> tuple[np.ndarray, np.ndarray]:
+        """(B, S) ids, and (B, S) Bool, True where there is a token."""
+        ids = pad([row.ids for row in rows], self.padding)
+        return ids, np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
+
+    def _mask(
+        self, ids: np.ndarray, attention: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What is shown and what is to be predicted; in each row at least one piece, if it has any."""
-        text = real & ~np.isin(ids, self.never)
-        rank = np.where(text, rng.random(ids.shape), 2.0).argsort(1).argsort(1)
-        chosen = text & (rank < np.maximum(1, np.round(CHOSEN * text.sum(1)))[:, None])
+        """Inputs and labels; see :func:`harness.pretraining.objectives.masked_lm.mask`."""
+        chosen = choose_pieces(attention & ~np.isin(ids, self.special), rng)
         how = rng.random(ids.shape)
-        shown = np.where(chosen & (how < MASKED), self.mask, ids)
-        shown = np.where(chosen & (how >= 1 - RANDOM), rng.choice(self.pieces, ids.shape), shown)
-        return shown, np.where(chosen, ids, IGNORE_INDEX)
+        inputs = np.where(chosen & (how < MASKED), self.mask, ids)
+        inputs = np.where(chosen & (how >= 1 - RANDOM), rng.choice(self.pieces, ids.shape), inputs)
+        return inputs, np.where(chosen, ids, IGNORE_INDEX)
 
     @torch.no_grad()
-    def held_out(self, model: Any) -> HeldOut:
+    def evaluate(self, model: PreTrainedModel) -> EvalResult:
         device = next(model.parameters()).device
-        rows = sorted(self.test, key=len)
-        nll, total, size = 0.0, 0, int(self.job.options.batch_size or 1)
-        for at in range(0, len(rows), size):
+        nll, predicted = 0.0, 0
+        for rows in self.eval_batches():
+            ids, attention = self._pad(rows)
+            attention_mask = torch.from_numpy(attention.astype(np.int64)).to(device)
             for offset in range(ROUNDS):
-                shown, real, labels = self._every(rows[at : at + size], offset)
+                inputs, labels = self._mask_every(ids, attention, offset)
                 tensors = {
-                    "input_ids": torch.from_numpy(shown).to(device),
-                    "attention_mask": torch.from_numpy(real.astype(np.int64)).to(device),
-                }
-                its, predicted = summed(model, tensors, torch.from_numpy(labels).to(device))
-                nll, total = nll + its, total + predicted
-        return HeldOut(nll, total, words=None, why="a masked language model gives no probability of a text")
+                    "input_ids": torch.from_numpy(inputs).to(device), "attention_mask": attention_mask,
+                }  # fmt: skip
+                batch_nll, count = summed_nll(model, tensors, torch.from_numpy(labels).to(device))
+                nll, predicted = nll + batch_nll, predicted + count
+        return EvalResult(nll, predicted, words=None, reason=NO_PERPLEXITY)
 
-    def _every(self, rows: Sequence[Row], offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows in which every seventh piece is masked, from the ``offset``-th on."""
-        ids = padded([row.ids for row in rows], self.pad)
-        real = np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
-        text = real & ~np.isin(ids, self.never)
+    def _mask_every(
+        self, ids: np.ndarray, attention: np.ndarray, offset: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mask every seventh piece of each row, beginning with piece number ``offset``."""
+        text = attention & ~np.isin(ids, self.special)
         chosen = text & ((text.cumsum(1) - 1) % ROUNDS == offset)
-        return np.where(chosen, self.mask, ids), real, np.where(chosen, ids, IGNORE_INDEX)
+        return np.where(chosen, self.mask, ids), np.where(chosen, ids, IGNORE_INDEX)
 
-    def measured(self, held: HeldOut) -> dict[str, float]:
-        return {"nats a masked piece": held.nll / held.predicted} if held.predicted else {}
+    def measures(self, result: EvalResult) -> dict[str, float]:
+        return {"nats per masked piece": result.nll / result.predicted} if result.predicted else {}

@@ -1,8 +1,8 @@
-"""Adapting by gradient: the loops of :mod:`harness.pretraining.trainer` on a model that has weights already.
+"""Adaptation by gradient descent: the training loop of pretraining on a model with pretrained weights.
 
-Parts that the checkpoint lacks (a decoder, a softmax) are trained alone first, the rest held still: a random
-decoder would pull the encoder away from what it knows. What is measured before and after is measured with
-that decoder.
+Parts that the checkpoint lacks (a decoder, a softmax) are trained first with all other weights frozen, because
+the gradients of a random decoder would damage the encoder. The measures before and after use the decoder that
+was trained in this way.
 """
 
 from __future__ import annotations
@@ -13,121 +13,142 @@ import time
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from harness.adaptation.job import Job, Told
-from harness.pretraining.base import Budget, HeldOut, Objective, Recipe, Run
+from harness.adaptation.job import AdaptationJob, AdaptationResult
+from harness.pretraining.base import CarryT, EvalResult, ModelT, Objective, Run, TrainerOptions
+from harness.pretraining.budget import Budget, Recipe
 from harness.pretraining.text.corpus import Corpus
-from harness.pretraining.trainer import PretrainModule, Stream, fit, step_seed
+from harness.pretraining.trainer import BatchStream, PretrainModule, fit, step_seed
 
-FRESH_EPOCHS = 3
-FRESH_LR = 1e-3
-"""Passes and rate of the parts that the checkpoint lacks, before the rest moves; our own."""
-SHOW_SECONDS = 0.5
+NEW_PARTS_EPOCHS = 3
+NEW_PARTS_LR = 1e-3
+"""Epochs and learning rate for parts that the checkpoint lacks; our own choice."""
+REPORT_SECONDS = 0.5
 
 
-class Continued(Objective):
-    """An objective whose model, tokenizer and vocabulary are an encoder's.
+class ContinuedObjective(Objective[ModelT, CarryT]):
+    """An objective that continues from an encoder's model, tokenizer and vocabulary.
 
-    ``build`` loads all of it and turns the texts into tokens.
+    ``build`` loads the encoder and tokenizes the texts.
 
     Args:
         job: encoder and texts.
 
     Attributes:
-        fresh: names of parameters that the checkpoint lacks.
+        new_parameters: names of parameters that the checkpoint lacks.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: AdaptationJob) -> None:
         self.job = job
-        self.fresh: list[str] = []
+        self.new_parameters: list[str] = []
         self.rate_key = "strategy.adapt.lr"
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
-        """Nothing: :meth:`build` knows the texts."""
+        """No-op: :meth:`build` tokenizes the job's texts."""
 
     @abstractmethod
-    def measured(self, held: HeldOut) -> dict[str, float]:
-        """The numbers of a measure that a record shows, by name."""
+    def measures(self, result: EvalResult) -> dict[str, float]:
+        """The numbers of an evaluation that the record shows, by name."""
 
 
-def continue_training(objective: Continued) -> Told:
-    """Train on the job's training texts, measure on its dev texts before and after, and save.
+AnyContinued: TypeAlias = "ContinuedObjective[Any, Any]"
+
+
+def word_perplexity(result: EvalResult) -> dict[str, float]:
+    """The measure of language models that assign a probability to a text."""
+    value = result.word_perplexity if result.words else None
+    return {} if value is None else {"perplexity per word": value}
+
+
+def continue_training(objective: AnyContinued) -> AdaptationResult:
+    """Train on the job's training texts, evaluate on its dev texts before and after, and save.
 
     Raises:
-        HarnessError: files or options that do not do, or a loss that is no number.
+        HarnessError: unusable files or options, or a loss that is not finite.
     """
     job = objective.job
     torch.manual_seed(step_seed(job.seed, -1))
     model = objective.build()
-    told = Told(notes=objective.notes)
-    if objective.fresh:
-        _train_fresh(objective, model)
-    told.before = _measure(objective, model)
+    result = AdaptationResult(notes=objective.notes)
+    if objective.new_parameters:
+        _train_new_parts(objective, model)
+    result.before = _evaluate(objective, model)
     _train(objective, model, epochs=float(job.options.epochs), seed=job.seed)
-    told.after = _measure(objective, model)
+    result.after = _evaluate(objective, model)
     objective.save(model.cpu().eval(), job.folder)
-    return told
+    return result
 
 
-def _train_fresh(objective: Continued, model: nn.Module) -> None:
-    names = set(objective.fresh)
-    held = [p for name, p in model.named_parameters() if name not in names and p.requires_grad]
-    usual = objective.recipe
-    objective.recipe = replace(usual, lr=FRESH_LR, schedule="linear")
-    for parameter in held:
+def _train_new_parts(objective: AnyContinued, model: nn.Module) -> None:
+    names = set(objective.new_parameters)
+    pretrained = [p for name, p in model.named_parameters() if name not in names and p.requires_grad]
+    recipe = objective.recipe
+    objective.recipe = replace(recipe, lr=NEW_PARTS_LR, schedule="linear")
+    for parameter in pretrained:
         parameter.requires_grad_(False)
     try:
-        _train(objective, model, epochs=FRESH_EPOCHS, seed=objective.job.seed + 1, what="new decoder, ")
+        seed = objective.job.seed + 1  # other draws than those of the adaptation itself
+        _train(objective, model, epochs=NEW_PARTS_EPOCHS, seed=seed, prefix="new decoder, ")
     finally:
-        objective.recipe = usual
-        for parameter in held:
+        objective.recipe = recipe
+        for parameter in pretrained:
             parameter.requires_grad_(True)
 
 
-def _train(objective: Continued, model: nn.Module, *, epochs: float, seed: int, what: str = "") -> None:
+def _train(objective: AnyContinued, model: nn.Module, *, epochs: float, seed: int, prefix: str = "") -> None:
     job = objective.job
+    # no checkpoints and no logs: an adaptation that is interrupted starts again
+    options: TrainerOptions = {**job.trainer, "checkpoint_seconds": math.inf, "logger": "none"}
     with tempfile.TemporaryDirectory(prefix="adapt-") as work:
-        trainer = {**job.trainer, "checkpoint_seconds": math.inf, "logger": "none"}
-        run = Run(Corpus((), (), ""), Budget(epochs=epochs), job.folder, Path(work), seed, trainer, _silent)
+        run = Run(
+            corpus=Corpus((), (), ""),
+            budget=Budget(epochs=epochs),
+            folder=job.folder,
+            work=Path(work),
+            seed=seed,
+            trainer=options,
+            report=_ignore,
+        )
         module = PretrainModule(objective, model.train(), run, run.budget)
-        fit(module, Stream(objective, module, seed), run, callbacks=[_Shown(job, epochs, what)])
+        callback = _EventCallback(job, epochs, prefix)
+        fit(module, BatchStream(objective, module, seed), run, callbacks=[callback])
 
 
-def _silent(line: str) -> None:
-    """Lines for a person: the phase's events say as much."""
+def _ignore(line: str) -> None:
+    """Drop a line for the user: events of the phase contain the same."""
 
 
-class _Shown(pl.Callback):
-    """Tells the pass and the loss, at most every :data:`SHOW_SECONDS`."""
+class _EventCallback(pl.Callback):
+    """Sends epoch and loss at most every :data:`REPORT_SECONDS`."""
 
-    def __init__(self, job: Job, epochs: float, what: str) -> None:
-        self.job, self.epochs, self.what = job, math.ceil(epochs), what
+    def __init__(self, job: AdaptationJob, epochs: float, prefix: str) -> None:
+        self.job, self.epochs, self.prefix = job, math.ceil(epochs), prefix
         self._last = 0.0
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        if time.monotonic() - self._last >= SHOW_SECONDS:
+    def on_train_batch_end(  # type: ignore[override]
+        self, trainer: pl.Trainer, pl_module: PretrainModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if time.monotonic() - self._last >= REPORT_SECONDS:
             self._last = time.monotonic()
-            epoch = min(self.epochs, pl_module.place[0] + 1)
-            self.job.tell(epoch=epoch, epochs=self.epochs, message=f"{self.what}loss {pl_module.smooth:.3f}")
+            epoch = min(self.epochs, pl_module.position[0] + 1)
+            message = f"{self.prefix}loss {pl_module.smooth_loss:.3f}"
+            self.job.report(epoch=epoch, epochs=self.epochs, message=message)
 
 
 @torch.no_grad()
-def _measure(objective: Continued, model: nn.Module) -> dict[str, float]:
+def _evaluate(objective: AnyContinued, model: nn.Module) -> dict[str, float]:
     if not objective.job.texts.dev:
         return {}
-    objective.job.tell(message="measuring on dev")
-    held = objective.held_out(model.to(objective.job.trainer["device"]).eval())
-    return {k: v for k, v in objective.measured(held).items() if math.isfinite(v)}
+    objective.job.report(message="evaluating on dev")
+    result = objective.evaluate(model.to(objective.job.trainer["device"]).eval())
+    return {k: v for k, v in objective.measures(result).items() if math.isfinite(v)}
 
 
-def usual_recipe(job: Job, **other: Any) -> Recipe:
-    """AdamW as Gururangan et al. 2020 adapt (appendix B: betas, eps, decay, warm-up, linear fall)."""
-    usual: dict[str, Any] = {
-        "weight_decay": 0.01, "betas": (0.9, 0.98), "eps": 1e-6, "warmup": 0.06, "schedule": "linear",
-    }  # fmt: skip
-    return Recipe(lr=job.lr, **{**usual, **other})
+def default_recipe(job: AdaptationJob) -> Recipe:
+    """AdamW with the hyperparameters of Gururangan et al. 2020 (appendix B)."""
+    return Recipe(lr=job.lr, weight_decay=0.01, betas=(0.9, 0.98), eps=1e-6, warmup=0.06, schedule="linear")

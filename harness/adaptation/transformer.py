@@ -1,4 +1,4 @@
-"""What masked and causal language models share: the decoder over an encoder's own layers, rows, files."""
+"""Shared parts of masked and causal language models: the decoder over an encoder's layers, rows, files."""
 
 from __future__ import annotations
 
@@ -7,147 +7,170 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.adaptation.job import Job
-from harness.adaptation.trainer import Continued, usual_recipe
+from harness.adaptation.job import AdaptationJob, EncoderConfig
+from harness.adaptation.trainer import ContinuedObjective, default_recipe
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Text
+from harness.encoders.transformer.encoder import TransformerEncoder
 from harness.encoders.transformer.hub import CONFIG, checkpoint_files, local_folder
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch, Loss
-from harness.pretraining.text.packing import Pieces, batched, tokenise
+from harness.pretraining.base import BatchLoss, TrainingBatch
+from harness.pretraining.text.packing import TokenSequence, batch_by_length, tokenize_texts
 
-LONGEST = 512
-"""Most tokens of a row, for encoders that take more."""
-Row = Pieces
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers.modeling_outputs import BaseModelOutput
+
+    AutoModelClass: TypeAlias = (
+        "type[transformers.AutoModelForCausalLM] | type[transformers.AutoModelForMaskedLM]"
+    )
+    import transformers
+
+MAX_ROW = 512
+"""Maximum tokens per row, for encoders that accept more."""
 
 
-class TransformerTexts(Continued):
-    """A transformer with the decoder of its checkpoint; a text is a row, longer ones are cut into several.
+class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
+    """A transformer with the decoder of its checkpoint; each text is a row, long texts are split.
 
-    The encoder is loaded as a cell loads it, so its pooler is kept where it was trained; the decoder's layers
-    are given its weights, and give them back.
+    The encoder is loaded as a cell loads it, so a pretrained pooler is kept; the layers of the language model
+    receive the encoder's weights and return them when it is saved.
+
+    Attributes:
+        causal: the language model is causal.
+        min_row: minimum useful number of tokens per row.
+        prefix, suffix: special tokens before and after a row's text.
+        train, test: rows with special tokens.
     """
 
     causal: bool
-    shortest = 1
-    """Least tokens of a row that is of use."""
+    min_row = 1
+    prefix: list[int]
+    suffix: list[int]
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: AdaptationJob) -> None:
         super().__init__(job)
-        self.family, self.recipe, self.notes = ("gpt" if self.causal else "bert"), usual_recipe(job), []
-        self.source = local_folder(job.encoder.get("path"), job.cache_dir)
+        self.family, self.recipe, self.notes = ("gpt" if self.causal else "bert"), default_recipe(job), []
+        path = job.encoder.get("path")
+        self.source = local_folder(path if path is None else str(path), job.cache_dir)
         self.files = checkpoint_files(self.source)
+        self.batch_size = int(job.options.batch_size or 1)
 
-    def build(self) -> nn.Module:
-        self.encoder = self.job.load()
+    def build(self) -> PreTrainedModel:
+        self.encoder = self.job.load(TransformerEncoder)
         model = self._language_model()
         self.tokenizer = self.encoder.tokenizer
-        self.width = min(self.encoder.max_length or LONGEST, LONGEST)
-        self.rows_of_texts(model)
-        return model.train()
-
-    def rows_of_texts(self, model: Any) -> None:
-        """Set ``train``, ``test`` (rows) and ``tokens_per_epoch``."""
-        self.special(model)
+        self.width = min(self.encoder.max_length or MAX_ROW, MAX_ROW)
+        self.set_special_tokens(model)
         self.train, self.test = self._rows(self.job.texts.train), self._rows(self.job.texts.dev)
-        self.tokens_per_epoch = sum(self.counted(row) for row in self.train)
+        self.tokens_per_epoch = sum(self.text_tokens(row) for row in self.train)
+        model.train()
+        return model
 
     @abstractmethod
-    def special(self, model: Any) -> None:
-        """Set ``before`` and ``behind``, the special tokens around a row's text, and what else is needed."""
+    def set_special_tokens(self, model: PreTrainedModel) -> None:
+        """Set ``prefix`` and ``suffix``, and what else the objective needs."""
 
-    def counted(self, row: Row) -> int:
-        """Units of text in a row."""
-        return len(row) - len(self.before) - len(self.behind)
+    def text_tokens(self, row: TokenSequence) -> int:
+        """Tokens of text in a row."""
+        return len(row) - len(self.prefix) - len(self.suffix)
 
-    before: list[int]
-    behind: list[int]
-
-    def _rows(self, texts: Sequence[Text]) -> list[Row]:
-        room = self.width - len(self.before) - len(self.behind)
+    def _rows(self, texts: Sequence[Text]) -> list[TokenSequence]:
+        room = self.width - len(self.prefix) - len(self.suffix)
         if room < 1:
             raise HarnessError(f"{self.source}: rows of {self.width} tokens have no room for text")
-        # half a surrogate is nothing that a tokenizer reads
+        # tokenizers cannot encode lone surrogates
         raw = [t.text.encode("utf-8", "replace").decode() for t in texts]
-        pieces = tokenise(self.tokenizer.backend, raw)
-        cut = [p.cut(at, at + room) for p in pieces for at in range(0, len(p), room)]
-        rows = [Pieces.join([_units(self.before), p, _units(self.behind)]) for p in cut]
-        return [row for row in rows if len(row) >= self.shortest]
+        sequences = tokenize_texts(self.tokenizer.backend, raw)
+        parts = [s.slice(at, at + room) for s in sequences for at in range(0, len(s), room)]
+        prefix, suffix = _without_words(self.prefix), _without_words(self.suffix)
+        rows = [TokenSequence.join([prefix, part, suffix]) for part in parts]
+        return [row for row in rows if len(row) >= self.min_row]
 
-    def chosen(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Numbers of rows by batch, rows of about one length together."""
+    def draw_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Row indices of each batch of an epoch, rows of similar length together."""
         lengths = [len(row) for row in self.train]
-        tokens = round(self.job.per_step(len(lengths)) * float(np.mean(lengths)))
-        return batched(lengths, tokens, rng)
+        tokens = round(self.job.items_per_step(len(lengths)) * float(np.mean(lengths)))
+        return batch_by_length(lengths, tokens, rng)
 
-    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
-        shown = {k: v for k, v in batch.tensors.items() if k != "labels"}
-        logits, gold = scores(model, shown, batch.tensors["labels"])
-        if not len(gold):  # rows in which nothing can be predicted: no loss, and no gradient
-            return Loss(logits.sum() * 0.0, 0.0, 0)
+    def eval_batches(self) -> Iterator[list[TokenSequence]]:
+        """The dev rows in batches, sorted by length."""
+        rows = sorted(self.test, key=len)
+        for at in range(0, len(rows), self.batch_size):
+            yield rows[at : at + self.batch_size]
+
+    def loss(self, model: PreTrainedModel, batch: TrainingBatch, carry: None) -> BatchLoss[None]:
+        inputs = {k: v for k, v in batch.tensors.items() if k != "labels"}
+        logits, gold = labelled_logits(model, inputs, batch.tensors["labels"])
+        if not len(gold):  # nothing to predict in these rows: a zero loss with a zero gradient
+            return BatchLoss(logits.sum() * 0.0, 0.0, 0)
         mean = F.cross_entropy(logits, gold)
-        return Loss(mean, float(mean.detach()) * len(gold), len(gold))
+        return BatchLoss(mean, float(mean.detach()) * len(gold), len(gold))
 
-    def _language_model(self) -> Any:
-        """The checkpoint's model with its decoder, the layers those of the encoder."""
+    def _language_model(self) -> PreTrainedModel:
+        """The checkpoint's model with its decoder and the encoder's weights in its layers."""
         import transformers
 
-        kind: Any = transformers.AutoModelForCausalLM if self.causal else transformers.AutoModelForMaskedLM
-        config = self.encoder.model.config
+        auto: AutoModelClass = (
+            transformers.AutoModelForCausalLM if self.causal else transformers.AutoModelForMaskedLM
+        )
         try:
             with quiet():
                 if self.job.random_init:
-                    model = kind.from_config(config, dtype=torch.float32)
+                    config = self.encoder.model.config
+                    model: PreTrainedModel = auto.from_config(  # type: ignore[no-untyped-call]
+                        config, dtype=torch.float32
+                    )
                 else:
-                    model = self._pretrained(kind, config)
+                    model = self._load_pretrained(auto)
         except HarnessError:
             raise
         except Exception as e:
-            what = f"{'causal' if self.causal else 'masked'} language model"
+            kind = f"{'causal' if self.causal else 'masked'} language model"
             raise HarnessError(
-                f"{self.source}: no {what} can be made of it ({type(e).__name__}: {e}); "
-                "leave strategy.adapt out"
+                f"{self.source}: cannot be loaded as a {kind} ({type(e).__name__}: {e}); remove strategy.adapt"
             ) from e
         model.base_model.load_state_dict(self.encoder.model.state_dict(), strict=False)
         model.config.use_cache = False
         return model
 
-    def _pretrained(self, kind: Any, config: Any) -> Any:
-        model, info = kind.from_pretrained(
+    def _load_pretrained(self, auto: AutoModelClass) -> PreTrainedModel:
+        loaded: Any = auto.from_pretrained(
             str(self.source),
-            config=config,
+            config=self.encoder.model.config,
             dtype=torch.float32,
             local_files_only=True,
             use_safetensors=any(name.endswith(".safetensors") for name in self.files),
             weights_only=True,
             output_loading_info=True,
         )
+        model: PreTrainedModel = loaded[0]
         inner = {id(p) for p in model.base_model.parameters()}
-        missing = set(info["missing_keys"])
-        self.fresh = sorted(
+        missing = set(loaded[1]["missing_keys"])
+        self.new_parameters = sorted(
             name for name, p in model.named_parameters() if name in missing and id(p) not in inner
         )
-        if self.fresh:
+        if self.new_parameters:
             self.notes.append(
-                "the checkpoint has no decoder: one was made on its embedding table and trained first, "
-                "the encoder held still"
+                "the checkpoint has no decoder: a new one over its embedding table was trained first, with the "
+                "encoder frozen"
             )
         return model
 
-    def save(self, model: Any, folder: Path) -> None:
-        """The encoder as it was found, its weights adapted, its tokenizer's files copied."""
-        its = self.encoder.model
-        _, unexpected = its.load_state_dict(model.base_model.state_dict(), strict=False)
+    def save(self, model: PreTrainedModel, folder: Path) -> None:
+        """Save the encoder with its adapted weights and copy its tokenizer's files."""
+        encoder = self.encoder.model
+        _, unexpected = encoder.load_state_dict(model.base_model.state_dict(), strict=False)
         assert not unexpected
         with quiet():
-            its.save_pretrained(folder)
+            encoder.save_pretrained(folder)
         for name, path in self.files.items():
             if name != CONFIG and not name.endswith((".safetensors", ".bin", ".index.json")):
                 shutil.copyfile(path, folder / name)
@@ -156,18 +179,22 @@ class TransformerTexts(Continued):
         return len(self.encoder.model.get_input_embeddings().weight)
 
 
-def scores(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (N, V) where there is a label, and these labels (N,): the decoder sees nothing else.
+def labelled_logits(
+    model: PreTrainedModel, tensors: Mapping[str, Tensor], labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Logits (N, V) and labels (N,) at the labelled positions of (B, S) labels.
 
-    Every decoder works place by place, so its input is replaced by the wanted states in one row.
+    All decoders work position by position, so a hook replaces their (B, S, H) input by the N labelled states as
+    one row (1, N, H): no logits are computed elsewhere.
     """
     at = labels != IGNORE_INDEX
 
-    def pick(module: nn.Module, given: Any, out: Any) -> Any:
-        out.last_hidden_state = out.last_hidden_state[at][None]
-        return out
+    def select(module: nn.Module, args: object, output: BaseModelOutput) -> BaseModelOutput:
+        assert output.last_hidden_state is not None
+        output.last_hidden_state = output.last_hidden_state[at][None]
+        return output
 
-    handle = model.base_model.register_forward_hook(pick)
+    handle = model.base_model.register_forward_hook(select)
     try:
         logits: Tensor = model(**tensors, return_dict=True).logits
     finally:
@@ -175,32 +202,32 @@ def scores(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[T
     return logits[0].float(), labels[at]
 
 
-def summed(model: Any, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[float, int]:
-    """Nats of all labels together, and how many there are."""
-    logits, gold = scores(model, tensors, labels)
+def summed_nll(model: PreTrainedModel, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[float, int]:
+    """Sum of the nats of all labels, and their number."""
+    logits, gold = labelled_logits(model, tensors, labels)
     return float(F.cross_entropy(logits, gold, reduction="sum")), len(gold)
 
 
-def placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its files in ``folder``."""
     return {**config, "path": str(folder)}
 
 
-def _units(ids: Sequence[int]) -> Pieces:
-    return Pieces(np.array(ids, dtype=np.int64), np.zeros(len(ids), dtype=np.int64))
+def _without_words(ids: Sequence[int]) -> TokenSequence:
+    return TokenSequence(np.array(ids, dtype=np.int64), np.zeros(len(ids), dtype=np.int64))
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars and no table of loaded keys: they are judged here."""
+    """Silence progress bars and the report of loaded keys, which are checked here."""
     from transformers.utils import logging
 
     bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         logging.set_verbosity(level)
         if bar:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

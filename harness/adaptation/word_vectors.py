@@ -1,10 +1,10 @@
-"""Word vectors from a file: skip-gram with negative sampling goes on from them (Mikolov et al. 2013b).
+"""Word vectors from a file: continue with skip-gram and negative sampling (Mikolov et al. 2013b).
 
-A word of the training texts is trained in the row in which the encoder would look it up; a word that the
-file lacks gets a row of its own when it is there at least twice, so that rarer ones still teach the task what
-an unknown word is. Rows of other words stay as they are. Files hold no output vectors: these start at zero,
-as before any training, so nothing moves a row before its contexts are learnt. This holds for GloVe's and
-fastText's vectors, too, whose own objectives the files do not suffice for.
+A word of the training texts is trained in the row in which the encoder looks it up. A word that the file lacks
+gets a new row if it occurs at least twice; rarer words remain unknown, so that the task still learns what an
+unknown word is. Rows of all other words stay unchanged. The files contain no output vectors: these start at
+zero, as at the beginning of any training, so no row moves before the contexts have been learned. The same
+objective is used for GloVe and fastText vectors, whose own ones cannot be continued from the files.
 """
 
 from __future__ import annotations
@@ -13,123 +13,142 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from harness.adaptation.job import Job, Told
+from harness.adaptation.job import AdaptationJob, AdaptationResult, EncoderConfig
 from harness.core.fingerprint import data_fingerprint
 from harness.encoders.download import resolve_file
 from harness.encoders.static.encoder import StaticEncoder
 from harness.encoders.static.vector_chunks import Chunk
 from harness.encoders.static.vectors import VectorTable, open_vectors, write_table
 from harness.errors import HarnessError
-from harness.pretraining.word_vectors.word2vec import BLOCK, Settings, gensim_model, quiet
+from harness.pretraining.word_vectors.common import Sentence
+from harness.pretraining.word_vectors.word2vec import (
+    BLOCK,
+    GensimModel,
+    NegativeSampling,
+    gensim_model,
+    quiet,
+    train_block,
+)
 
-LEAST = 2
-"""Occurrences from which on a new word has a row."""
-LOWEST = 1e-4
-"""The rate at the end (word2vec's)."""
+MIN_COUNT = 2
+"""Number of occurrences from which on a new word gets a row."""
+MIN_LR = 1e-4
+"""Final learning rate (word2vec's)."""
 ROWS = 1 << 16
+"""Rows that are written at once."""
 LOADER = f"{__name__}.load"
-Sentence = list[str]
 
 
-def adapt(job: Job) -> Told:
-    """Continue the vectors of a file; the folder gets a table as :mod:`harness.encoders.static.vectors` keeps it."""
+def adapt(job: AdaptationJob) -> AdaptationResult:
+    """Continue the vectors of a file.
+
+    The folder receives a table in the format of :mod:`harness.encoders.static.vectors`.
+    """
     source = resolve_file(job.encoder, job.cache_dir)
+    member, dim = job.encoder.get("member"), job.encoder.get("dim")
     table = open_vectors(
-        source, cache_dir=job.cache_dir, member=job.encoder.get("member"), dim=job.encoder.get("dim")
+        source,
+        cache_dir=job.cache_dir,
+        member=None if member is None else str(member),
+        dim=dim if isinstance(dim, int) else None,
     )
     lower = bool(job.encoder.get("lower_fallback", False))
     sentences = _sentences(table, job, lower=lower)
-    counts = _kept(table, sentences)
+    counts = _trained_words(table, sentences)
     rows = table.lookup(list(counts))
-    model = _model(table, counts, rows, job)
-    go_on(model, [[w for w in s if w in counts] for s in sentences], job)
+    model = _build_model(table, counts, rows, job)
+    train_epochs(model, [[w for w in s if w in counts] for s in sentences], job)
+    # row 0 means that the table lacks the word
     new = [(w, i) for i, (w, row) in enumerate(zip(counts, rows.tolist(), strict=True)) if not row]
     changed = {row: model.wv.vectors[i] for i, row in enumerate(rows.tolist()) if row}
     added = Chunk([w for w, _ in new], model.wv.vectors[[i for _, i in new]])
-    chunks = _chunks(_start(table, job), table, changed, added)
+    chunks = _chunks(_initial_rows(table, job), table, changed, added)
     content = data_fingerprint([table.info.content, job.options.to_config(), job.texts.fingerprint()])
     write_table(job.folder, chunks, dim=table.info.dim, source=source, content=content)
-    return Told(notes=[f"{len(new)} words of the training texts got vectors of their own"] if new else [])
+    return AdaptationResult(notes=new_words_note(len(new)))
 
 
-def _sentences(table: VectorTable, job: Job, *, lower: bool) -> list[Sentence]:
-    """The training texts in the words that the table has for theirs."""
+def new_words_note(count: int) -> list[str]:
+    """The remark on words that the file lacks."""
+    return [f"{count} words of the training texts were added to the vocabulary"] if count else []
+
+
+def _sentences(table: VectorTable, job: AdaptationJob, *, lower: bool) -> list[Sentence]:
+    """The training texts, each word spelled as the encoder looks it up (lower-cased as a fallback)."""
     texts = [t.words for t in job.texts.train]
     words = sorted({w for text in texts for w in text})
     exact = dict(zip(words, table.lookup(words).tolist(), strict=True))
-    small = dict(zip(words, table.lookup([w.lower() for w in words]).tolist(), strict=True))
-    name = {w: w.lower() if lower and not exact[w] and small[w] else w for w in words}
-    return [[name[w] for w in text] for text in texts]
+    lowered = dict(zip(words, table.lookup([w.lower() for w in words]).tolist(), strict=True))
+    spelling = {w: w.lower() if lower and not exact[w] and lowered[w] else w for w in words}
+    return [[spelling[w] for w in text] for text in texts]
 
 
-def _kept(table: VectorTable, sentences: Sequence[Sentence]) -> dict[str, int]:
-    """Counts of the words that are trained, the most frequent first.
+def _trained_words(table: VectorTable, sentences: Sequence[Sentence]) -> dict[str, int]:
+    """Counts of the words that are trained, by descending count.
 
     Raises:
         HarnessError: there are none.
     """
     counts = Counter(w for s in sentences for w in s)
-    known = dict(zip(counts, table.lookup(list(counts)).tolist(), strict=True))
-    kept = sorted((w for w, n in counts.items() if known[w] or n >= LEAST), key=lambda w: (-counts[w], w))
-    if not kept:
+    rows = dict(zip(counts, table.lookup(list(counts)).tolist(), strict=True))
+    words = sorted((w for w, n in counts.items() if rows[w] or n >= MIN_COUNT), key=lambda w: (-counts[w], w))
+    if not words:
         raise HarnessError(
-            "strategy.adapt: no word of the training texts is in the vectors or there twice; leave it out"
+            "strategy.adapt: no word of the training texts has a vector or occurs twice; remove strategy.adapt"
         )
-    return {w: counts[w] for w in kept}
+    return {w: counts[w] for w in words}
 
 
-def _start(table: VectorTable, job: Job) -> np.ndarray:
-    """(words + 1, dim): the table's rows, or drawn as those of a random one."""
+def _initial_rows(table: VectorTable, job: AdaptationJob) -> np.ndarray:
+    """(words + 1, dim): the table's rows, or random ones with the same standard deviation."""
     if not job.random_init:
         return table.matrix
-    draw = np.random.default_rng([job.seed, 1])
-    return draw.standard_normal(table.matrix.shape, dtype=np.float32) * np.float32(table.info.std)
+    rng = np.random.default_rng([job.seed, 1])
+    initial: np.ndarray = rng.standard_normal(table.matrix.shape, dtype=np.float32)
+    return initial * np.float32(table.info.std)
 
 
-def _model(table: VectorTable, counts: Mapping[str, int], rows: np.ndarray, job: Job) -> Any:
-    settings = Settings(dim=table.info.dim, lr=job.lr, min_lr=LOWEST)
-    model = gensim_model("Word2Vec", **settings.gensim(seed=job.seed))
+def _build_model(
+    table: VectorTable, counts: Mapping[str, int], rows: np.ndarray, job: AdaptationJob
+) -> GensimModel:
+    sgns = NegativeSampling(dim=table.info.dim, lr=job.lr, min_lr=MIN_LR)
+    model = gensim_model("Word2Vec", **sgns.gensim(seed=job.seed))
     with quiet():
         model.build_vocab_from_freq(dict(counts), corpus_count=len(job.texts.train))
     model.corpus_total_words = sum(counts.values())
-    known = rows > 0
-    model.wv.vectors[known] = _start(table, job)[rows[known]]
+    in_table = rows > 0
+    model.wv.vectors[in_table] = _initial_rows(table, job)[rows[in_table]]
     return model
 
 
-def go_on(model: Any, sentences: Sequence[Sentence], job: Job) -> None:
-    """Train a model of gensim for the job's passes, sentences in a new order in each."""
+def train_epochs(model: GensimModel, sentences: Sequence[Sentence], job: AdaptationJob) -> None:
+    """Train a gensim model for the job's epochs, with the sentences in a new order in each."""
     epochs = float(job.options.epochs)
     total = sum(map(len, sentences)) * epochs
     done = 0.0
     with quiet():
         for epoch in range(math.ceil(epochs)):
-            job.tell(epoch=epoch + 1, epochs=math.ceil(epochs))
+            job.report(epoch=epoch + 1, epochs=math.ceil(epochs))
             for block in _blocks(sentences, seed=job.seed, epoch=epoch):
                 if done >= total:
                     return
-                rate = max(LOWEST, job.lr * (1 - done / total))
-                model.train(
-                    block, total_examples=len(block), epochs=1, start_alpha=rate, end_alpha=rate,
-                    report_delay=1e9,
-                )  # fmt: skip
+                train_block(model, block, lr=max(MIN_LR, job.lr * (1 - done / total)))
                 done += sum(map(len, block))
 
 
 def _blocks(sentences: Sequence[Sentence], *, seed: int, epoch: int) -> Iterator[list[Sentence]]:
-    """The sentences in random order, a tenth of them or :data:`BLOCK` words at once."""
+    """Yield the sentences in random order, in blocks of a tenth of the text or :data:`BLOCK` words."""
     order = np.random.default_rng([seed, epoch]).permutation(len(sentences)).tolist()
-    most = max(1, min(BLOCK, sum(map(len, sentences)) // 10))
+    max_words = max(1, min(BLOCK, sum(map(len, sentences)) // 10))
     block: list[Sentence] = []
     words = 0
     for number in order:
         block.append(sentences[number])
         words += len(sentences[number])
-        if words >= most:
+        if words >= max_words:
             yield block
             block, words = [], 0
     if words:
@@ -137,12 +156,12 @@ def _blocks(sentences: Sequence[Sentence], *, seed: int, epoch: int) -> Iterator
 
 
 def _chunks(
-    start: np.ndarray, table: VectorTable, changed: Mapping[int, np.ndarray], added: Chunk
+    initial: np.ndarray, table: VectorTable, changed: Mapping[int, np.ndarray], added: Chunk
 ) -> Iterator[Chunk]:
-    """All words with their vectors, new ones last."""
+    """Yield all words with their vectors, new words last."""
     for at in range(1, len(table) + 1, ROWS):
         numbers = range(at, min(at + ROWS, len(table) + 1))
-        vectors = np.array(start[at : at + len(numbers)])
+        vectors = np.array(initial[at : at + len(numbers)])
         for row in numbers:
             if row in changed:
                 vectors[row - at] = changed[row]
@@ -155,8 +174,10 @@ def load(
     *, name: str, path: str, random_init: bool, cache_dir: Path, lower_fallback: bool = True,
     unknown: str = "auto",
 ) -> StaticEncoder:  # fmt: skip
-    """The encoder over a table that :func:`adapt` wrote; ``path`` is its folder, the rest as for
-    :func:`harness.encoders.static.encoder.load`."""
+    """Load the encoder over a table that :func:`adapt` wrote.
+
+    ``path`` is its folder; all other options are those of :func:`harness.encoders.static.encoder.load`.
+    """
     return StaticEncoder(
         VectorTable(Path(path)),
         name=name,
@@ -166,7 +187,7 @@ def load(
     )
 
 
-def placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its table in ``folder``."""
-    out = {k: v for k, v in config.items() if k not in ("url", "member", "dim")}
-    return {**out, "path": str(folder), "_target_": LOADER}
+    options = {k: v for k, v in config.items() if k not in ("url", "member", "dim")}
+    return {**options, "path": str(folder), "_target_": LOADER}

@@ -1,4 +1,4 @@
-"""``harness pretrain encoder=FAMILY corpus=... output=DIR`` makes an encoder from a plain text corpus."""
+"""``harness pretrain encoder=FAMILY corpus=... output=DIR``: train an encoder on a plain text corpus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import HarnessError
@@ -14,16 +15,16 @@ from harness.errors import HarnessError
 USAGE = """\
 usage: harness pretrain encoder=FAMILY [encoder.size=mini|small|base] corpus=FILE_OR_DIR output=DIR [...]
 
-Makes an encoder from a plain text corpus (a sentence or paragraph a line, a blank line between documents) and
-measures it on held-out documents. A run that was killed continues when the same command is given again.
+Trains an encoder on a plain text corpus (one sentence or paragraph per line, blank lines between documents) and
+evaluates it on held-out documents. An interrupted run resumes when the same command is run again.
 
 families: {families}
 
-  budget.epochs= budget.tokens= budget.seconds= budget.steps=   how long; the first that is reached
+  budget.epochs= budget.tokens= budget.seconds= budget.steps=   training budget; the first limit reached ends it
   seed=0  held_out=0.05  overwrite=always  trainer.precision=bf16-mixed  trainer.threads=1
-  trainer.devices=2  trainer.logger=wandb  encoder.tokenizer=OUTPUT   the vocabulary of another one
-  experiment=controlled_pretraining   a BERT and a GPT that differ in nothing but the objective
-  --cfg job   prints the composed configuration and trains nothing
+  trainer.devices=2  trainer.logger=wandb  encoder.tokenizer=OUTPUT   reuse the vocabulary of another output
+  experiment=controlled_pretraining   a BERT and a GPT that differ only in the objective
+  --cfg job   print the composed configuration without training
 
 example:
   harness pretrain encoder=bert encoder.size=mini corpus=corpus.txt.gz output=my-bert budget.seconds=150
@@ -31,82 +32,88 @@ example:
 
 
 PUBLISHED_RATES = ("bert", "gpt")
-SMALL, SMALL_RATE = 30_000_000, "1e-3"
-"""Below so many parameters a model is fine-tuned at this rate."""
+"""Families whose fine-tuning recipes are published for models of about 100 million parameters."""
+SMALL_MODEL, SMALL_MODEL_LR = 30_000_000, "1e-3"
+"""Models with fewer parameters do not train at the published learning rates; this one works."""
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0; HarnessError when refused."""
-    from harness.pretraining import config as settings
+    """Run the command; exit code 0, or HarnessError."""
+    from harness.pretraining.config import compose, families, validate_config
 
     if not argv or any(a in ("-h", "--help") for a in argv):
-        print(USAGE.format(families=", ".join(settings.families())))
+        print(USAGE.format(families=", ".join(families())))
         return 0
-    show = "--cfg" in argv
+    show_config = "--cfg" in argv
     arguments = [a for a in argv if a not in ("--cfg", "job")]
-    if bad := [a for a in arguments if a.startswith("-")]:
-        raise HarnessError(f"{bad[0]}: no such option; one encoder is made at a time, by key=value")
-    config = settings.checked(settings.compose(arguments))
-    if show:
-        _print(config)
+    if flags := [a for a in arguments if a.startswith("-")]:
+        raise HarnessError(
+            f"{flags[0]}: unknown option; give options as key=value (sweeps are not supported)"
+        )
+    config = validate_config(compose(arguments))
+    if show_config:
+        _print_config(config)
         return 0
     from harness.pretraining.job import run_job
 
     begin = time.monotonic()
-    name, size = config["encoder"]["name"], config["encoder"]["size"]
+    name, size = str(config["encoder"]["name"]), config["encoder"]["size"]
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         print(f"{time.monotonic() - begin:6.0f} s  {line}", file=sys.stderr, flush=True)
 
-    say(f"{name} ({size}) from {config['corpus']}")
+    report(f"{name} ({size}) from {config['corpus']}")
     with warnings.catch_warnings():
-        # deprecations speak of code, not of results
+        # deprecation warnings of libraries do not affect results
         for kind in (FutureWarning, DeprecationWarning):
             warnings.simplefilter("ignore", kind)
-        record = run_job(config, say=say, command=shlex.join(["harness", "pretrain", *argv]))
+        record = run_job(config, report=report, command=shlex.join(["harness", "pretrain", *argv]))
     print(summary(record))
     print(next_command(record, name=name, output=config["output"]))
     return 0
 
 
-def next_command(record: dict[str, Any], *, name: str, output: str) -> str:
-    """How the encoder is used. The recipes of these families are published for models of a hundred million
-    parameters; fine-tuned at their rates a small one stays where it is."""
+def next_command(record: Mapping[str, Any], *, name: str, output: str) -> str:
+    """The command that uses the encoder, with a learning rate at which a small model trains."""
     family = record.get("loads_as", name)
-    small = family in PUBLISHED_RATES and record["encoder_parameters"] < SMALL
-    rate = f" optimizer.lr={SMALL_RATE}" if small else ""
+    small = family in PUBLISHED_RATES and record["encoder_parameters"] < SMALL_MODEL
+    rate = f" optimizer.lr={SMALL_MODEL_LR}" if small else ""
     return f"harness encoder={family} encoder.path={shlex.quote(output)}{rate}"
 
 
-def summary(record: dict[str, Any]) -> str:
-    """What came out, in a line or two."""
-    seen, held = record["seen"], record["held_out"]
-    told = (
-        f"{record['family']} ({record['size']}): {record['parameters']:,} parameters, "
-        f"{seen['tokens']:,} tokens "
-        f"({seen['epochs']:.1f} passes) in {seen['seconds']:.0f} s"
+def summary(record: Mapping[str, Any]) -> str:
+    """The result in one or two lines."""
+    seen, held_out = record["seen"], record["held_out"]
+    training = (
+        f"{record['family']} ({record['size']}): {record['parameters']:,} parameters, {seen['tokens']:,} tokens "
+        f"({seen['epochs']:.1f} epochs) in {seen['seconds']:.0f} s"
     )
-    if held is None:
-        return told
-    if held["perplexity_per_word"] is None:
-        shown = [k for k in held if k.startswith("masked") or k == "pseudo_perplexity"]
-        more = ", ".join(f"{k} {held[k]:.3f}" for k in shown if held[k] is not None)
-        if held.get("unigram_nll") is not None:
-            more += f" (by the pieces' frequencies alone {held['unigram_nll'] / held['tokens']:.3f})"
-        return f"{told}\nheld out: {more or 'no measure'}; no perplexity per word: {held['undefined']}"
-    alone = ""
-    if held.get("unigram_nll") is not None:
-        reached = math.exp(min(700.0, held["unigram_nll"] / held["words"]))
-        alone = f"; by the tokens' frequencies alone {reached:.1f}"
-    unknown = f", {held['unknown_share']:.1%} of tokens unknown" if held["unknown_share"] else ""
+    if held_out is None:
+        return training
+    if held_out["perplexity_per_word"] is None:
+        return f"{training}\nheld out: {_other_measures(held_out)}"
+    baseline = ""
+    if held_out.get("unigram_nll") is not None:
+        perplexity = math.exp(min(700.0, held_out["unigram_nll"] / held_out["words"]))
+        baseline = f"; unigram baseline {perplexity:.1f}"
+    unknown = f", {held_out['unknown_share']:.1%} unknown tokens" if held_out["unknown_share"] else ""
     return (
-        f"{told}\nheld out: perplexity {held['perplexity_per_word']:.1f} per word "
-        f"({held['nll'] / held['words']:.3f} nats{alone}), "
-        f"{held['perplexity_per_token']:.1f} per token{unknown}"
+        f"{training}\nheld out: perplexity {held_out['perplexity_per_word']:.1f} per word "
+        f"({held_out['nll'] / held_out['words']:.3f} nats{baseline}), "
+        f"{held_out['perplexity_per_token']:.1f} per token{unknown}"
     )
 
 
-def _print(config: dict[str, Any]) -> None:
+def _other_measures(held_out: Mapping[str, Any]) -> str:
+    """Measures of a model without perplexity per word, and why it has none."""
+    names = [k for k in held_out if k.startswith("masked") or k == "pseudo_perplexity"]
+    shown = ", ".join(f"{k} {held_out[k]:.3f}" for k in names if held_out[k] is not None)
+    if held_out.get("unigram_nll") is not None:
+        shown += f" (unigram baseline {held_out['unigram_nll'] / held_out['tokens']:.3f} nats per token)"
+    return f"{shown or 'no measure'}; no perplexity per word: {held_out['undefined']}"
+
+
+def _print_config(config: Mapping[str, object]) -> None:
     import yaml
 
-    print(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), end="")

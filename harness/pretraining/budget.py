@@ -1,4 +1,4 @@
-"""How long is trained, and at which rates; torch-free."""
+"""Training budgets and learning-rate schedules; does not import torch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from dataclasses import dataclass
 
 from harness.errors import HarnessError
 
+SLANT = 32
+"""Ratio between the highest and the lowest learning rate of the slanted triangle (Howard & Ruder 2018)."""
+TINY = 1e-9
+"""Keeps denominators away from zero."""
+
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What training has consumed: tokens of text (special ones not counted), words of text by the common word
-    splitter, optimiser steps (0 where there are none), seconds of training. Repeated text counts each time.
+class TrainingProgress:
+    """What training has consumed so far; repeated text counts each time.
+
+    Attributes:
+        tokens: tokens of text, special tokens excluded.
+        words: words of text by the common word splitter.
+        steps: optimizer steps (0 for methods without them).
+        seconds: training time.
     """
 
     tokens: int = 0
@@ -19,15 +29,21 @@ class Seen:
     steps: int = 0
     seconds: float = 0.0
 
-    def add(self, *, tokens: int, words: int, seconds: float) -> Seen:
-        """After one more step."""
-        return Seen(self.tokens + tokens, self.words + words, self.steps + 1, self.seconds + seconds)
+    def add(self, *, tokens: int, words: int, seconds: float) -> TrainingProgress:
+        """Return the progress after one more step."""
+        return TrainingProgress(
+            self.tokens + tokens, self.words + words, self.steps + 1, self.seconds + seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits; the first one that is reached ends the training. ``epochs`` are passes over the corpus; no
-    ``steps`` at all leave the weights as they were drawn."""
+    """Limits of a training run; the first limit that is reached ends it.
+
+    Attributes:
+        tokens, seconds, steps: as in :class:`TrainingProgress`; ``steps=0`` keeps the random initialisation.
+        epochs: passes over the corpus.
+    """
 
     tokens: int | None = None
     seconds: float | None = None
@@ -38,37 +54,48 @@ class Budget:
         return any(v is not None for v in (self.tokens, self.seconds, self.steps, self.epochs))
 
     def or_epochs(self, epochs: float) -> Budget:
-        """This budget, or where it says nothing so many passes."""
+        """Return this budget, or one of ``epochs`` passes if it sets no limit."""
         return self if self else Budget(epochs=epochs)
 
-    def used(self, seen: Seen, *, tokens_per_epoch: int) -> float:
-        """Share of the budget that is used up, from 0 to 1: rates are a function of it, so that they fit a
-        budget of any kind."""
+    def used(self, progress: TrainingProgress, *, tokens_per_epoch: int) -> float:
+        """Share of the budget that is used, from 0 to 1.
+
+        Learning rates are a function of this share, so schedules fit a budget of any kind.
+        """
         if self.steps == 0:
             return 1.0
         shares = [
-            seen.tokens / self.tokens if self.tokens else 0.0,
-            seen.seconds / self.seconds if self.seconds else 0.0,
-            seen.steps / self.steps if self.steps else 0.0,
-            seen.tokens / (self.epochs * tokens_per_epoch) if self.epochs else 0.0,
+            progress.tokens / self.tokens if self.tokens else 0.0,
+            progress.seconds / self.seconds if self.seconds else 0.0,
+            progress.steps / self.steps if self.steps else 0.0,
+            progress.tokens / (self.epochs * tokens_per_epoch) if self.epochs else 0.0,
         ]
         return min(1.0, max(shares))
 
-    def tokens_left(self, seen: Seen, *, tokens_per_epoch: int) -> int | None:
-        """Tokens until a budget of tokens or passes is used up, at least 1; None where there is neither."""
+    def tokens_left(self, progress: TrainingProgress, *, tokens_per_epoch: int) -> int | None:
+        """Tokens until a limit in tokens or epochs is reached, at least 1; None without such a limit."""
         limits = [
             *([self.tokens] if self.tokens else []),
             *([math.ceil(self.epochs * tokens_per_epoch)] if self.epochs else []),
         ]
-        return max(1, min(limits) - seen.tokens) if limits else None
+        return max(1, min(limits) - progress.tokens) if limits else None
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How it is trained: AdamW (biases and norms without decay) or Adam, gradient clipped, a rate that rises
-    linearly over ``warmup`` (a share of the budget) and then falls as ``schedule`` (``linear``, ``cosine``,
-    ``constant``) says; or, ``slanted``, both as Howard & Ruder 2018 have it (equation 3), from a
-    :data:`SLANT`-th up and down to it again. ``epochs`` counts when no budget is given."""
+    """Hyperparameters of AdamW and its learning-rate schedule.
+
+    Biases and norms have no weight decay.
+
+    Attributes:
+        lr: peak learning rate.
+        weight_decay, betas, eps: of AdamW.
+        warmup: share of the budget over which the learning rate rises linearly.
+        schedule: decay after the warmup: ``linear``, ``cosine`` or ``constant``. Or ``slanted``: the slanted
+            triangle of Howard & Ruder 2018 (equation 3), from lr / :data:`SLANT` up to lr and back down.
+        max_grad_norm: gradient clipping; None = off.
+        epochs: passes over the corpus when no budget is given.
+    """
 
     lr: float
     weight_decay: float = 0.01
@@ -79,26 +106,23 @@ class Recipe:
     max_grad_norm: float | None = 1.0
     epochs: float = 10.0
 
-    def factor(self, used: float) -> float:
-        """Factor of the rate when the share ``used`` of the budget is used up; never 0 at the start."""
+    def lr_factor(self, used: float) -> float:
+        """Factor of the learning rate at the share ``used`` of the budget; positive at the start."""
         if self.schedule == "slanted":
-            return _slanted(min(1.0, used), top=max(1e-9, self.warmup))
+            return _slanted(min(1.0, used), peak=max(TINY, self.warmup))
         if used < self.warmup:
             return max(used / self.warmup, 1e-3)
-        left = (1 - used) / max(1e-9, 1 - self.warmup)
+        left = (1 - used) / max(TINY, 1 - self.warmup)
         if self.schedule == "linear":
             return max(0.0, left)
         if self.schedule == "cosine":
             return 0.5 * (1 - math.cos(math.pi * max(0.0, left)))
         if self.schedule == "constant":
             return 1.0
-        raise HarnessError(f"encoder.schedule={self.schedule}: linear, cosine or constant is wanted")
+        raise HarnessError(f"encoder.schedule={self.schedule}: expected linear, cosine or constant")
 
 
-SLANT = 32
-"""How many times smaller the slanted triangle's lowest rate is than its highest (Howard & Ruder 2018)."""
-
-
-def _slanted(used: float, *, top: float) -> float:
-    height = used / top if used < top else (1 - used) / max(1e-9, 1 - top)
+def _slanted(used: float, *, peak: float) -> float:
+    # peak=0.1: used 0 -> height 0 (lr/32), 0.1 -> height 1 (lr), 0.55 -> height 0.5, 1 -> height 0 (lr/32)
+    height = used / peak if used < peak else (1 - used) / max(TINY, 1 - peak)
     return (1 + height * (SLANT - 1)) / SLANT

@@ -1,58 +1,72 @@
-"""Checkpoints of a training under Lightning: states of :mod:`harness.pretraining.checkpoint_files`, between two steps."""
+"""Lightning callback that saves checkpoints between two optimizer steps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytorch_lightning as pl
 import torch
 
-from harness.pretraining.checkpoint_files import Kept
+from harness.pretraining.base import ReportLine
+from harness.pretraining.budget import TrainingProgress
+from harness.pretraining.checkpoint_files import CheckpointFiles
+from harness.processes.distributed import World
 
 
-class Checkpoints(pl.Callback):
-    """Saves the state every so many seconds, between two steps.
+class Resumable(Protocol):
+    """What a Lightning module provides to be checkpointed."""
+
+    world: World
+    progress: TrainingProgress
+
+    def gather_state(self) -> None:
+        """Collect the carried state of all ranks; called on every rank."""
+
+
+class PeriodicCheckpoints(pl.Callback):
+    """Saves the training state at a fixed interval.
 
     Args:
-        folder: where they lie, as ``step-<n>.ckpt``.
-        seconds: between two.
+        folder: gets ``step-<n>.ckpt``.
+        seconds: between two checkpoints.
     """
 
     def __init__(self, folder: Path, *, seconds: float) -> None:
-        self.kept, self.seconds = Kept(folder, stem="step", ending=".ckpt"), seconds
+        self.files, self.seconds = CheckpointFiles(folder, stem="step", suffix=".ckpt"), seconds
         self._last = time.monotonic()
 
-    def newest(self, *, say: Callable[[str], None]) -> Path | None:
-        """The newest that can be read; a warning names each that cannot."""
-        found = self.kept.newest(_read, say=say)
-        return found[0] if found else None
+    def newest(self, *, report: ReportLine) -> Path | None:
+        """Return the newest readable checkpoint; unreadable ones are reported."""
+        newest = self.files.newest(_verify, report=report)
+        return newest[0] if newest else None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._last = time.monotonic()
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        # a run that is finished has no step left that it could be continued with
+    def on_train_batch_end(  # type: ignore[override]
+        self, trainer: pl.Trainer, pl_module: Resumable, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        # no checkpoint after the last step: there is nothing left to resume
         if trainer.should_stop or not pl_module.world.on_first(self._due):
             return
-        pl_module.bring_together()
+        pl_module.gather_state()
         if pl_module.world.first:
-            self.kept.write(pl_module.seen.steps, trainer.save_checkpoint)
+            self.files.write(pl_module.progress.steps, trainer.save_checkpoint)
         self._last = time.monotonic()
 
     def _due(self) -> bool:
         return time.monotonic() - self._last >= self.seconds
 
 
-def _read(path: Path) -> bool:
+def _verify(path: Path) -> bool:
     state = torch.load(path, map_location="cpu", weights_only=True)
     if "pretraining" not in state:
-        raise ValueError("it is no checkpoint of a pretraining")
+        raise ValueError("not a pretraining checkpoint")
     return True
 
 
 def step_of(checkpoint: Path | None) -> int:
-    """Steps that a checkpoint has behind it; 0 without one."""
+    """Number of steps before a checkpoint; 0 without one."""
     return 0 if checkpoint is None else int(checkpoint.stem.rpartition("-")[2])

@@ -1,5 +1,8 @@
-"""States that a killed run is continued from: written whole or not at all, the last two kept, damaged ones
-set aside with a warning; torch-free."""
+"""Files from which an interrupted run resumes; does not import torch.
+
+Each file is written atomically with a SHA-256 digest beside it, the newest two are kept, and damaged ones are
+renamed with a warning.
+"""
 
 from __future__ import annotations
 
@@ -11,83 +14,86 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.core.files import write_atomic
-from harness.pretraining.base import Progress
+from harness.pretraining.base import ReportLine
 
-KEPT = 2
+MAX_FILES = 2
 DAMAGED, DIGEST, TEMPORARY = ".damaged", ".sha256", ".tmp"
 T = TypeVar("T")
 
 
-def states_in(folder: Path) -> list[Path]:
-    """Whatever any :class:`Kept` left in a folder."""
-    found = folder.glob("*-" + "[0-9]" * 9 + ".*")
-    return sorted(path for path in found if path.suffix not in (DIGEST, TEMPORARY))
+def checkpoints_in(folder: Path) -> list[Path]:
+    """List the files that any :class:`CheckpointFiles` left in a folder."""
+    paths = folder.glob("*-" + "[0-9]" * 9 + ".*")
+    return sorted(path for path in paths if path.suffix not in (DIGEST, TEMPORARY))
 
 
-class Kept:
-    """Files ``<stem>-<number><ending>`` of a folder.
+class CheckpointFiles:
+    """Numbered files ``<stem>-<number><suffix>`` in a folder.
 
     Args:
-        folder: made when it is needed.
-        stem, ending: of their names.
+        folder: created on the first write.
+        stem: beginning of the names.
+        suffix: end of the names, such as ``.ckpt``.
     """
 
-    def __init__(self, folder: Path, *, stem: str, ending: str) -> None:
-        self.folder, self.stem, self.ending = folder, stem, ending
+    def __init__(self, folder: Path, *, stem: str, suffix: str) -> None:
+        self.folder, self.stem, self.suffix = folder, stem, suffix
 
     def paths(self) -> list[Path]:
-        """Those that are there, the oldest first."""
-        return sorted(self.folder.glob(f"{self.stem}-*{self.ending}"))
+        """Existing files, oldest first."""
+        return sorted(self.folder.glob(f"{self.stem}-*{self.suffix}"))
 
     def last_number(self) -> int:
-        """Of the newest, -1 when there is none."""
-        found = self.paths()
-        return int(found[-1].name.removesuffix(self.ending).rpartition("-")[2]) if found else -1
+        """Number of the newest file, -1 if there is none."""
+        paths = self.paths()
+        return int(paths[-1].name.removesuffix(self.suffix).rpartition("-")[2]) if paths else -1
 
-    def newest(self, read: Callable[[Path], T], *, say: Progress) -> tuple[Path, T] | None:
-        """The newest that can be read and what ``read`` gives of it. One that cannot is named in a warning
-        and renamed, so that it neither counts among those that are kept nor is met again.
+    def newest(self, read: Callable[[Path], T], *, report: ReportLine) -> tuple[Path, T] | None:
+        """Return the newest readable file and what ``read`` returns for it; None if there is none.
+
+        A file that cannot be read is renamed with a warning, so that it no longer counts towards
+        :data:`MAX_FILES` and is not tried again.
 
         Args:
-            read: gives None for a file that is whole but of no use here.
-            say: shows the warning, too.
+            read: returns None for an intact file that belongs to another run.
+            report: receives the warning as well.
         """
         for path in self.paths()[::-1]:
             try:
-                _check(path)
-                found = read(path)
+                _check_digest(path)
+                content = read(path)
             except Exception as e:
-                told = f"{path}: cannot be read and is passed over ({type(e).__name__}: {str(e)[:120]})"
+                message = f"{path}: cannot be read and is skipped ({type(e).__name__}: {str(e)[:120]})"
                 path.replace(path.with_name(path.name + DAMAGED))
-                warnings.warn(told, stacklevel=2)
-                say(told)
+                warnings.warn(message, stacklevel=2)
+                report(message)
                 continue
-            if found is not None:
-                return path, found
+            if content is not None:
+                return path, content
         return None
 
     def write(self, number: int, write: Callable[[Path], None]) -> None:
-        """Keep what ``write`` puts at the path it is given, under ``number``; older ones go."""
+        """Store what ``write`` puts at the path it receives under ``number``, and delete older files."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self.stem}-{number:09d}{self.ending}"
+        path = self.folder / f"{self.stem}-{number:09d}{self.suffix}"
         temporary = path.with_suffix(TEMPORARY)
         write(temporary)
         with temporary.open("rb") as f:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
             os.fsync(f.fileno())
-        write_atomic(_digest(path), digest.encode())
+        # the digest first: a checkpoint without one would count as damaged
+        write_atomic(_digest_path(path), digest.encode())
         temporary.replace(path)
-        for old in self.paths()[:-KEPT]:
+        for old in self.paths()[:-MAX_FILES]:
             old.unlink(missing_ok=True)
-            _digest(old).unlink(missing_ok=True)
+            _digest_path(old).unlink(missing_ok=True)
 
 
-def _digest(path: Path) -> Path:
-    """Where the SHA-256 of a state lies."""
+def _digest_path(path: Path) -> Path:
     return path.with_name(path.name + DIGEST)
 
 
-def _check(path: Path) -> None:
+def _check_digest(path: Path) -> None:
     with path.open("rb") as f:
-        if hashlib.file_digest(f, "sha256").hexdigest() != _digest(path).read_text():
-            raise ValueError("its bytes are not those that were written")
+        if hashlib.file_digest(f, "sha256").hexdigest() != _digest_path(path).read_text():
+            raise ValueError("the SHA-256 digest does not match")

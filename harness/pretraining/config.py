@@ -1,50 +1,84 @@
-"""The configuration of a pretraining: composing it, choosing the size, checking values; torch-free."""
+"""Configuration of a pretraining run: composition, sizes, validation; does not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from harness.core.paths import conf_dir
 from harness.core.validation import choice, number, optional, section, text, truth
 from harness.errors import HarnessError, did_you_mean
-from harness.pretraining.base import Budget
+from harness.pretraining.base import TrainerOptions
+from harness.pretraining.budget import Budget
 
 FOLDER = "pretrain"
 TEXT = ("corpus", "output", "encoding", "column", "split")
-"""Keys whose values are text, whatever they look like."""
+"""Keys whose values are strings, whatever they look like."""
 BUDGET = ("tokens", "seconds", "steps", "epochs")
 QUOTED = (*TEXT, "held_out")
 META = ("name", "_target_", "size", "sizes", "about")
-_whole = optional(number(low=1, whole=True))
+"""Keys of an encoder that do not reach ``_target_``."""
+UNSET = "???"
+_positive_int = optional(number(low=1, whole=True))
 _positive = optional(number(low=1e-6))
 
 
+class BudgetConfig(TypedDict):
+    """The section ``budget``, see :class:`harness.pretraining.budget.Budget`."""
+
+    tokens: int | None
+    seconds: float | None
+    steps: int | None
+    epochs: float | None
+
+
+class PretrainConfig(TypedDict):
+    """A validated configuration; the keys are documented in ``conf/pretrain/config.yaml``."""
+
+    corpus: str
+    output: str
+    encoding: str
+    column: str
+    split: str
+    seed: int
+    held_out: float | str
+    half_precision: bool
+    overwrite: str
+    budget: BudgetConfig
+    trainer: TrainerOptions
+    encoder: dict[str, object]
+
+
 def compose(arguments: Sequence[str]) -> dict[str, Any]:
-    """The composed configuration as plain data.
+    """Compose the configuration of command-line arguments as plain data.
 
     Raises:
-        HarnessError: an argument that does not do.
+        HarnessError: an invalid argument.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    _refuse_unknown_names(arguments)
+    _check_arguments(arguments)
     try:
-        with initialize_config_dir(str(conf_dir() / FOLDER), version_base="1.3"):
-            composed = hydra_compose("config", overrides=[_quoted(a) for a in arguments])
-        out = OmegaConf.to_container(composed, resolve=True)
+        composed = _compose([_quoted(a) for a in arguments], resolve=True)
     except (HydraException, OmegaConfBaseException) as e:
-        raise HarnessError(_explained(e, arguments)) from e
-    assert isinstance(out, dict)
+        raise HarnessError(_explain(e, arguments)) from e
     for key in ("corpus", "output"):
-        if out[key] == "???":
-            raise HarnessError(f"{key}: has no value yet; give {key}=...")
-    return {str(k): v for k, v in out.items()}
+        if composed[key] == UNSET:
+            raise HarnessError(f"{key}: required; add {key}=...")
+    return composed
+
+
+def _compose(overrides: list[str], *, resolve: bool) -> dict[str, Any]:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(conf_dir() / FOLDER), version_base="1.3"):
+        container = OmegaConf.to_container(hydra_compose("config", overrides=overrides), resolve=resolve)
+    assert isinstance(container, dict)
+    return {str(k): v for k, v in container.items()}
 
 
 def families() -> list[str]:
@@ -52,18 +86,19 @@ def families() -> list[str]:
     return sorted(p.stem for p in (conf_dir() / FOLDER / "encoder").glob("*.yaml"))
 
 
-def _refuse_unknown_names(arguments: Sequence[str]) -> None:
+def _check_arguments(arguments: Sequence[str]) -> None:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals:
             raise HarnessError(
-                f"{argument}: key=value is wanted, such as corpus=FILE; harness pretrain --help"
+                f"{argument}: expected key=value, such as corpus=FILE; see harness pretrain --help"
             )
         if key == "encoder" and value not in families():
             raise HarnessError(f"encoder={value}: cannot be pretrained; {did_you_mean(value, families())}")
 
 
 def _quoted(argument: str) -> str:
+    # Hydra would parse corpus=a=b or held_out=x,y.txt; quoted, the value reaches us as it was given
     from hydra.core.override_parser.types import Quote, QuotedString
 
     key, _, value = argument.partition("=")
@@ -72,118 +107,131 @@ def _quoted(argument: str) -> str:
     return f"{key}={QuotedString(text=value, quote=Quote.single).with_quotes()}"
 
 
-def _explained(error: Exception, arguments: Sequence[str]) -> str:
-    """Which key is not known and which are near, or the first lines of what Hydra says."""
-    said = str(error).splitlines()
-    name = next((a.partition("=")[2] for a in arguments if a.startswith("encoder=")), "bert")
-    valid = sorted(_dotted(_plain([f"encoder={name}"])))
+def _explain(error: Exception, arguments: Sequence[str]) -> str:
+    """Name the unknown key and similar valid ones, or give the first lines of Hydra's message."""
+    lines = str(error).splitlines()
+    encoder = next((a.partition("=")[2] for a in arguments if a.startswith("encoder=")), "bert")
+    valid = sorted(_dotted_keys(_compose([f"encoder={encoder}"], resolve=False)))
     for argument in arguments:
         key = argument.partition("=")[0].lstrip("+~")
-        if "'" + key + "'" in said[0] and key not in valid:
-            last = {v.rpartition(".")[2]: v for v in valid if not v.startswith("encoder.sizes.")}
-            near = last.get(key.rpartition(".")[2])
-            return f"{key}: unknown key; " + (f"did you mean {near}?" if near else did_you_mean(key, valid))
-    return "\n".join(said[:3])
+        if "'" + key + "'" in lines[0] and key not in valid:
+            # encoder.weight_decay -> encoder.recipe.weight_decay: the right name in the wrong section
+            by_name = {v.rpartition(".")[2]: v for v in valid if not v.startswith("encoder.sizes.")}
+            match = by_name.get(key.rpartition(".")[2])
+            return f"{key}: unknown key; " + (f"did you mean {match}?" if match else did_you_mean(key, valid))
+    return "\n".join(lines[:3])
 
 
-def _plain(overrides: list[str]) -> Any:
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(conf_dir() / FOLDER), version_base="1.3"):
-        return OmegaConf.to_container(hydra_compose("config", overrides=overrides), resolve=False)
-
-
-def _dotted(node: Mapping[str, Any], prefix: str = "") -> list[str]:
-    out: list[str] = []
+def _dotted_keys(node: Mapping[str, object], prefix: str = "") -> list[str]:
+    keys: list[str] = []
     for key, value in node.items():
-        out.append(f"{prefix}{key}")
+        keys.append(f"{prefix}{key}")
         if isinstance(value, Mapping):
-            out += _dotted(value, f"{prefix}{key}.")
-    return out
+            keys += _dotted_keys(value, f"{prefix}{key}.")
+    return keys
 
 
-def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with every value of its type, the encoder's size resolved.
+def validate_config(config: Mapping[str, Any]) -> PretrainConfig:
+    """Check types and ranges of all values and resolve the encoder's size.
 
     Raises:
         HarnessError: names the key and the value.
     """
-    out = dict(config)
-    out["seed"] = number(low=0, high=2**32 - 1, whole=True)("seed", config["seed"])
-    out["held_out"] = _held_out(config["held_out"])
-    out["half"] = truth("half", config["half"])
-    out["overwrite"] = choice("never", "always")("overwrite", config["overwrite"])
-    for key in TEXT:
-        out[key] = text(key, config[key])
-    budget = {**dict.fromkeys(BUDGET), **section("budget", config["budget"] or {})}
-    out["budget"] = {
-        "tokens": _whole("budget.tokens", budget["tokens"]),
-        "seconds": _positive("budget.seconds", budget["seconds"]),
-        "steps": optional(number(low=0, whole=True))("budget.steps", budget["steps"]),
-        "epochs": _positive("budget.epochs", budget["epochs"]),
+    texts = {key: text(key, config[key]) for key in TEXT}
+    return PretrainConfig(
+        corpus=texts["corpus"],
+        output=texts["output"],
+        encoding=texts["encoding"],
+        column=texts["column"],
+        split=texts["split"],
+        seed=number(low=0, high=2**32 - 1, whole=True)("seed", config["seed"]),
+        held_out=_held_out(config["held_out"]),
+        half_precision=truth("half_precision", config["half_precision"]),
+        overwrite=choice("never", "always")("overwrite", config["overwrite"]),
+        budget=_budget_section(config["budget"]),
+        trainer=_trainer_section(config["trainer"]),
+        encoder=resolve_size(config["encoder"]),
+    )
+
+
+def _budget_section(value: object) -> BudgetConfig:
+    given = {**dict.fromkeys(BUDGET), **section("budget", value or {})}
+    return {
+        "tokens": _positive_int("budget.tokens", given["tokens"]),
+        "seconds": _positive("budget.seconds", given["seconds"]),
+        "steps": optional(number(low=0, whole=True))("budget.steps", given["steps"]),
+        "epochs": _positive("budget.epochs", given["epochs"]),
     }
-    trainer = section("trainer", config["trainer"])
-    trainer["threads"] = _whole("trainer.threads", trainer["threads"])
-    trainer["devices"] = number(low=1, whole=True)("trainer.devices", trainer["devices"])
-    trainer["accelerator"] = choice("auto", "cpu", "gpu", "cuda", "mps")(
-        "trainer.accelerator", trainer["accelerator"]
-    )
-    trainer["precision"] = choice("32-true", "bf16-mixed", "16-mixed")(
-        "trainer.precision", trainer["precision"]
-    )
-    trainer["logger"] = choice("csv", "none", "wandb")("trainer.logger", trainer["logger"])
-    for key in ("checkpoint_seconds", "log_seconds"):
-        trainer[key] = number(low=0)(f"trainer.{key}", trainer[key])
-    out["trainer"] = trainer
-    out["encoder"] = sized(config["encoder"])
-    return out
 
 
-def _held_out(value: Any) -> float | str:
+def _trainer_section(value: object) -> TrainerOptions:
+    given = section("trainer", value)
+    checks = {
+        "accelerator": choice("auto", "cpu", "gpu", "cuda", "mps"),
+        "devices": number(low=1, whole=True),
+        "precision": choice("32-true", "bf16-mixed", "16-mixed"),
+        "threads": _positive_int,
+        "checkpoint_seconds": number(low=0),
+        "log_seconds": number(low=0),
+        "logger": choice("csv", "none", "wandb"),
+    }
+    options = TrainerOptions()
+    for key, check in checks.items():
+        options[key] = check(f"trainer.{key}", given[key])  # type: ignore[literal-required]
+    return options
+
+
+def _held_out(value: object) -> float | str:
     """A share of the documents, or the path of another text."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            if not Path(value).expanduser().exists():
-                raise HarnessError(
-                    f"held_out={value}: no such file or folder; a share of the documents does as well"
-                ) from None
-            return str(value)
-    return float(number(low=0, high=0.9)("held_out", value))
+    check = number(low=0, high=0.9)
+    if not isinstance(value, str):
+        return float(check("held_out", value))
+    try:
+        share = float(value)
+    except ValueError:
+        if not Path(value).expanduser().exists():
+            raise HarnessError(
+                f"held_out={value}: no such file or folder; give a path or a share of the documents such as 0.05"
+            ) from None
+        return value
+    return float(check("held_out", share))
 
 
-def budget(config: Mapping[str, Any]) -> Budget:
+def build_budget(config: PretrainConfig) -> Budget:
+    """The training budget of a configuration."""
     return Budget(**config["budget"])
 
 
-def sized(encoder: Mapping[str, Any]) -> dict[str, Any]:
-    """An encoder's options with those that are null as its size says, ``sizes`` left out. In a mapping each
-    entry counts for itself; one that neither gives is left out.
+def resolve_size(encoder: Mapping[str, Any]) -> dict[str, object]:
+    """Fill an encoder's null options from its size and drop ``sizes``.
+
+    Mappings such as ``recipe`` are filled entry by entry; entries that neither side sets are dropped::
+
+        {size: mini, width: null, recipe: {lr: null, warmup: 0.5}, sizes: {mini: {width: 8, recipe: {lr: 0.1}}}}
+        -> {size: mini, width: 8, recipe: {lr: 0.1, warmup: 0.5}}
 
     Raises:
-        HarnessError: there is no such size.
+        HarnessError: an unknown size.
     """
     sizes = encoder.get("sizes") or {}
     size = str(encoder.get("size"))
     if size not in sizes:
         raise HarnessError(f"encoder.size={size}: {did_you_mean(size, sizes)}")
-    out = {k: v for k, v in encoder.items() if k != "sizes"}
+    resolved = {k: v for k, v in encoder.items() if k != "sizes"}
     for key, value in sizes[size].items():
-        if isinstance(out.get(key), Mapping):
-            out[key] = {**value, **{k: v for k, v in out[key].items() if v is not None}}
-        elif out.get(key) is None:
-            out[key] = value
-    return out
+        current = resolved.get(key)
+        if isinstance(current, Mapping):
+            resolved[key] = {**value, **{k: v for k, v in current.items() if v is not None}}
+        elif current is None:
+            resolved[key] = value
+    return resolved
 
 
-def options(encoder: Mapping[str, Any]) -> dict[str, Any]:
-    """What reaches ``_target_``."""
+def target_options(encoder: Mapping[str, object]) -> dict[str, object]:
+    """The options that are passed to ``_target_``."""
     return {k: v for k, v in encoder.items() if k not in META}
 
 
 def work_folder(output: Path) -> Path:
-    """Where what is half done lies: beside the output."""
+    """Folder of an unfinished run, beside its output."""
     return output.parent / f".{output.name}.unfinished"

@@ -1,4 +1,4 @@
-"""Finished weights in half precision, which every reader turns back into full precision."""
+"""Conversion of finished weights to half precision; every reader converts them back to float32."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from pathlib import Path
 
 import numpy as np
 
+FLOAT16_MAX = 65504.0
+
 
 def halve(folder: Path) -> bool:
-    """Write float32 numbers of each ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16, at most
-    65,504; False where there is none."""
-    found = False
-    for path in sorted(folder.iterdir()):
-        found |= path.suffix in (".safetensors", ".hdf5")
-        if path.suffix == ".safetensors":
-            _safetensors(path)
-        elif path.suffix == ".hdf5":
-            _hdf5(path)
-    return found
+    """Store the float32 arrays of every ``.safetensors`` and ``.hdf5`` file in ``folder`` as float16.
+
+    Values beyond 65,504 are clipped.
+
+    Returns:
+        False if the folder has no such file.
+    """
+    converters = {".safetensors": _halve_safetensors, ".hdf5": _halve_hdf5}
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in converters]
+    for path in paths:
+        converters[path.suffix](path)
+    return bool(paths)
 
 
 def _half(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         return values
-    most = np.finfo(np.float16).max
-    return np.clip(values, -most, most).astype(np.float16)
+    return np.asarray(np.clip(values, -FLOAT16_MAX, FLOAT16_MAX)).astype(np.float16)
 
 
-def _safetensors(path: Path) -> None:
+def _halve_safetensors(path: Path) -> None:
     from safetensors import safe_open
     from safetensors.numpy import save_file
 
@@ -37,13 +40,14 @@ def _safetensors(path: Path) -> None:
     save_file(tensors, path, metadata=metadata)
 
 
-def _hdf5(path: Path) -> None:
+def _halve_hdf5(path: Path) -> None:
     import h5py
 
     with h5py.File(path, "r+") as file:
         names: list[str] = []
         file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
-        found = {name: file[name][()] for name in names}
+        arrays = {name: file[name][()] for name in names}
+    # written anew: HDF5 does not release the space of a data set that is replaced
     with h5py.File(path, "w") as file:
         for name in names:
-            file[name] = _half(found[name])
+            file[name] = _half(arrays[name])

@@ -1,8 +1,8 @@
-"""One pretraining from its configuration to a finished folder, or none; torch-free until it trains.
+"""One pretraining run, from its configuration to a published folder; torch-free until training starts.
 
-What is half done lies beside the output in ``.<output>.unfinished``: checkpoints, curves and what identifies
-the run. The same command continues from there; another one is refused. The output appears whole, by
-renaming.
+An unfinished run lies beside its output in ``.<output>.unfinished``: checkpoints, curves and the run's
+identity. The same command resumes it; another command is refused. The output is published by renaming, so it
+is complete or absent.
 """
 
 from __future__ import annotations
@@ -13,42 +13,44 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from harness.core.files import write_atomic
 from harness.core.fingerprint import data_fingerprint, file_fingerprint
-from harness.core.instantiate import locate, refuse_unknown
 from harness.core.provenance import git_state, host, versions
 from harness.errors import HarnessError
-from harness.pretraining.base import Objective, Outcome, Pretrainer, Progress, Run
-from harness.pretraining.checkpoint_files import states_in
-from harness.pretraining.config import budget, options, work_folder
+from harness.pretraining.base import EvalResult, Objective, Outcome, ReportLine, Run
+from harness.pretraining.checkpoint_files import checkpoints_in
+from harness.pretraining.config import PretrainConfig, build_budget, work_folder
+from harness.pretraining.factories import AnyPretrainer, build_pretrainer
 from harness.pretraining.half_precision import halve
-from harness.pretraining.loggers import about, check_log, keep_wandb
+from harness.pretraining.loggers import check_logger, keep_logs, log_info
 from harness.pretraining.text.corpus import Corpus, read_corpus
 from harness.pretraining.text.shared_tokenizer import tokenizer_file
 from harness.records.lease import Leases
 
 RECORD, IDENTITY = "pretrain.json", "identity"
 SCHEMA = 1
-BEYOND = "it is beyond what a number holds: the training diverged; lower encoder.recipe.lr"
-UNIMPORTANT = ("output", "overwrite", "corpus", "encoding", "column", "split")
-"""Keys that say where things lie; what is read decides."""
+OVERFLOW = "the perplexity overflows: training diverged; lower encoder.recipe.lr"
+LOCATIONS = ("output", "overwrite", "corpus", "encoding", "column", "split")
+"""Keys that are not part of a run's identity: they say where things are; the text itself counts."""
+PretrainRecord: TypeAlias = dict[str, object]
+"""Content of ``pretrain.json``, see :func:`build_record`."""
 
 
-def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> dict[str, Any]:
-    """Pretrain as a checked configuration says, and return the record.
+def run_job(config: PretrainConfig, *, report: ReportLine, command: str = "") -> PretrainRecord:
+    """Pretrain according to a validated configuration and return the record.
 
     Args:
-        config: from :func:`harness.pretraining.config.checked`.
-        say: shows lines of progress.
-        command: what was called, for the record.
+        config: from :func:`harness.pretraining.config.validate_config`.
+        report: shows lines of progress.
+        command: the command line, for the record.
 
     Raises:
-        HarnessError: the output is something else, another process makes it, or data or options do not do.
+        HarnessError: the output is something else, another process writes it, or data or options are invalid.
     """
     output = Path(config["output"]).expanduser().absolute()
     corpus = read_corpus(
@@ -59,132 +61,139 @@ def run_job(config: Mapping[str, Any], *, say: Progress, command: str = "") -> d
         split=config["split"],
     )
     for note in corpus.notes:
-        say(note)
-    identity = job_identity(config, corpus)
+        report(note)
+    identity = run_identity(config, corpus)
     if output.is_symlink() and not output.exists():
-        raise HarnessError(f"output={output}: is a link to nothing; remove it, or name another folder")
+        raise HarnessError(f"output={output}: broken symbolic link; remove it or choose another folder")
     output = output.resolve()
     work = work_folder(output)
     overwrite = config["overwrite"] == "always"
-    there = finished(output, identity, overwrite=overwrite)
-    if there is not None:
+    existing = load_finished(output, identity, overwrite=overwrite)
+    if existing is not None:
         _clean_up(work, output, identity)
-        say(f"{output} is complete already; overwrite=always makes it anew")
-        return there
-    pretrainer = the_pretrainer(config["encoder"])
-    check_log(config["trainer"])
-    with _written(output), _lease(work):
-        _clear(work, identity, overwrite=overwrite)
+        report(f"{output} is already complete; set overwrite=always to train it again")
+        return existing
+    pretrainer = build_pretrainer(config["encoder"])
+    check_logger(config["trainer"])
+    with _output_errors(output), _lease(work):
+        _claim(work, identity, overwrite=overwrite)
         folder = work / "result"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        begin = time.perf_counter()
-        told = about(config, identity=identity, corpus=corpus.fingerprint)
-        run = Run(corpus, budget(config), folder, work, config["seed"], config["trainer"], say, about=told)
-        outcome = _trained(pretrainer, run, config)
-        if config["half"] and not halve(folder):
-            outcome.notes.append("half=true: this format has no half precision; the files are as without it")
-            say(outcome.notes[-1])
-        record = the_record(config, corpus, outcome, identity=identity, command=command)
-        record["loads_as"] = pretrainer.family
-        if isinstance(pretrainer, Objective):
-            record["options"]["recipe"] = asdict(pretrainer.recipe)  # with what was left to its defaults
-        record["total_seconds"] = time.perf_counter() - begin
-        record["files"] = {p.name: file_fingerprint(p) for p in sorted(folder.iterdir()) if p.is_file()}
-        _keep_curves(work, folder)
-        keep_wandb(work, folder)
-        write_atomic(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
+        run = Run(
+            corpus=corpus,
+            budget=build_budget(config),
+            folder=folder,
+            work=work,
+            seed=config["seed"],
+            trainer=config["trainer"],
+            report=report,
+            log_info=log_info(config, identity=identity, corpus=corpus.fingerprint),
+        )
+        record = _train_into(run, pretrainer, config, identity=identity, command=command)
         _publish(folder, output)
         _empty(work)
     _remove(work)
     return record
 
 
-def _trained(pretrainer: Pretrainer, run: Run, config: Mapping[str, Any]) -> Outcome:
-    """Trained in this process, or over several ranks.
+def _train_into(
+    run: Run, pretrainer: AnyPretrainer, config: PretrainConfig, *, identity: str, command: str
+) -> PretrainRecord:
+    """Train, and write the encoder, the curves and the record to ``run.folder``."""
+    begin = time.perf_counter()
+    outcome = _train(pretrainer, run, config)
+    if config["half_precision"] and not halve(run.folder):
+        outcome.notes.append("half_precision=true: has no effect on this format")
+        run.report(outcome.notes[-1])
+    record = build_record(config, run.corpus, outcome, identity=identity, command=command)
+    record["loads_as"] = pretrainer.family
+    if isinstance(pretrainer, Objective):
+        # with the hyperparameters that were left to their defaults
+        record["options"] = {**_options(config), "recipe": asdict(pretrainer.recipe)}
+    record["total_seconds"] = time.perf_counter() - begin
+    record["files"] = {p.name: file_fingerprint(p) for p in sorted(run.folder.iterdir()) if p.is_file()}
+    keep_logs(run.work, run.folder)
+    write_atomic(run.folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
+    return record
+
+
+def _train(pretrainer: AnyPretrainer, run: Run, config: PretrainConfig) -> Outcome:
+    """Train in this process or on several ranks.
 
     Raises:
-        HarnessError: it cannot be trained over several.
+        HarnessError: this family cannot be trained on several devices.
     """
     devices, name = config["trainer"]["devices"], config["encoder"]["name"]
     if devices == 1:
-        return pretrainer.pretrain(run)
+        if not isinstance(pretrainer, Objective):
+            return pretrainer.pretrain(run)
+        from harness.pretraining.trainer import train
+
+        return train(pretrainer, run)
     if not isinstance(pretrainer, Objective):
         raise HarnessError(
-            f"trainer.devices={devices}: encoder={name} is not trained by gradients that could be "
-            "summed over them; give trainer.devices=1"
+            f"trainer.devices={devices}: encoder={name} is not trained by gradients that can be summed over "
+            "devices; set trainer.devices=1"
         )
-    from harness.pretraining.distributed import RankedJob, pretrain_on_ranks
+    from harness.pretraining.ranks import RankedRun, pretrain_on_ranks
 
-    return pretrain_on_ranks(
-        RankedJob(dict(config), run.work, run.corpus, run.folder, run.about), say=run.say
-    )
-
-
-def the_pretrainer(encoder: Mapping[str, Any]) -> Pretrainer:
-    """Built from its options.
-
-    Raises:
-        HarnessError: an option it does not know or cannot use.
-    """
-    target, given = locate(encoder["_target_"]), options(encoder)
-    refuse_unknown(target, given, where=f"encoder={encoder['name']}")
-    built: Pretrainer = target(**given)
-    return built
+    ranked = RankedRun(config, run.work, run.corpus, run.folder, run.log_info)
+    return pretrain_on_ranks(ranked, report=run.report)
 
 
-def job_identity(config: Mapping[str, Any], corpus: Corpus) -> str:
-    """Hex digest of everything that decides what comes out."""
-    told = {k: v for k, v in config.items() if k not in (*UNIMPORTANT, "trainer")}
-    if config["encoder"].get("tokenizer") is not None:
-        file = tokenizer_file(config["encoder"]["tokenizer"])
-        told["encoder"] = {**config["encoder"], "tokenizer": file_fingerprint(file)}
-    if isinstance(told["held_out"], str):  # a text, which is in the corpus' fingerprint
-        del told["held_out"]
-    told["precision"] = config["trainer"]["precision"]
-    return data_fingerprint([told, corpus.fingerprint])
+def run_identity(config: PretrainConfig, corpus: Corpus) -> str:
+    """Hex digest of everything that determines the result."""
+    parts: dict[str, object] = {k: v for k, v in config.items() if k not in (*LOCATIONS, "trainer")}
+    shared = config["encoder"].get("tokenizer")
+    if shared is not None:
+        # the tokenizer's content, not its path
+        digest = file_fingerprint(tokenizer_file(str(shared)))
+        parts["encoder"] = {**config["encoder"], "tokenizer": digest}
+    if isinstance(config["held_out"], str):  # a text; it is part of the corpus' fingerprint
+        del parts["held_out"]
+    parts["precision"] = config["trainer"]["precision"]
+    return data_fingerprint([parts, corpus.fingerprint])
 
 
-def finished(output: Path, identity: str, *, overwrite: bool) -> dict[str, Any] | None:
-    """The record of an output that is complete and of this run.
+def load_finished(output: Path, identity: str, *, overwrite: bool) -> PretrainRecord | None:
+    """Return the record of an output that this run has already completed; None if there is no output.
 
     Raises:
-        HarnessError: something else lies there.
+        HarnessError: the folder holds something else.
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
         record = json.loads((output / RECORD).read_text(encoding="utf-8"))
-        found = record["identity"]
+        found_identity = record["identity"]
     except (OSError, ValueError, KeyError, TypeError):
         raise HarnessError(
-            f"output={output}: is there already and was not made by harness pretrain; name another folder"
+            f"output={output}: exists and was not made by harness pretrain; choose another folder"
         ) from None
     if overwrite:
         return None
     for name, digest in dict(record.get("files") or {}).items():
         if not (output / name).is_file() or file_fingerprint(output / name) != digest:
             raise HarnessError(
-                f"output={output}: {name} is missing or not what was written; overwrite=always makes it anew"
+                f"output={output}: {name} is missing or has changed; set overwrite=always to train it again"
             )
-    if found != identity:
+    if found_identity != identity:
         raise HarnessError(
-            f"output={output}: holds an encoder of other options, data or budget; name another folder, or "
-            "overwrite=always"
+            f"output={output}: holds an encoder with other options, data or budget; choose another folder or "
+            "set overwrite=always"
         )
     return dict(record)
 
 
-def the_record(
-    config: Mapping[str, Any], corpus: Corpus, outcome: Outcome, *, identity: str, command: str
-) -> dict[str, Any]:
-    """What ``pretrain.json`` says. Numbers that are none are null."""
-    encoder = config["encoder"]
-    held = outcome.held_out
+def build_record(
+    config: PretrainConfig, corpus: Corpus, outcome: Outcome, *, identity: str, command: str
+) -> PretrainRecord:
+    """Content of ``pretrain.json``; NaN and infinity become null."""
     return {
         "schema": SCHEMA,
-        "family": encoder["name"],
-        "size": encoder["size"],
+        "family": config["encoder"]["name"],
+        "size": config["encoder"]["size"],
         "seed": config["seed"],
         "identity": identity,
         "corpus": {
@@ -196,29 +205,17 @@ def the_record(
             "held_out_words": corpus.words(held_out=True),
             "unigram_perplexity": corpus.unigram_perplexity(),
         },
-        "seen": asdict(outcome.seen) | {"epochs": outcome.epochs},
+        "seen": asdict(outcome.progress) | {"epochs": outcome.epochs},
         "parameters": outcome.parameters,
         "encoder_parameters": outcome.encoder_parameters,
         "vocabulary": outcome.vocabulary,
-        "loss": _number(outcome.loss),
-        "held_out": None
-        if held is None
-        else {
-            "perplexity_per_word": None if held.word_perplexity is None else _number(held.word_perplexity),
-            "perplexity_per_token": _number(held.token_perplexity) if held.words is not None else None,
-            "undefined": held.why or (BEYOND if held.word_perplexity == math.inf else None),
-            "nll": held.nll if held.predicted else None,
-            "unigram_nll": _number(held.unigram),
-            "words": held.words,
-            "tokens": held.predicted,
-            "unknown_share": held.unknown,
-            **{k: _number(v) for k, v in held.more.items()},
-        },
+        "loss": _finite(outcome.loss),
+        "held_out": None if outcome.held_out is None else _held_out_section(outcome.held_out),
         "notes": [*corpus.notes, *outcome.notes],
-        "options": {k: v for k, v in encoder.items() if k not in ("name", "_target_")},
+        "options": _options(config),
         "budget": config["budget"],
         "precision": config["trainer"]["precision"],
-        "half": config["half"],
+        "half_precision": config["half_precision"],
         "devices": config["trainer"]["devices"],
         "versions": versions(),
         "git": git_state(),
@@ -227,20 +224,38 @@ def the_record(
     }
 
 
-def _number(value: float) -> float | None:
-    return value if value == value and abs(value) != float("inf") else None
+def _options(config: PretrainConfig) -> dict[str, object]:
+    return {k: v for k, v in config["encoder"].items() if k not in ("name", "_target_")}
+
+
+def _held_out_section(result: EvalResult) -> dict[str, object]:
+    return {
+        "perplexity_per_word": _finite(result.word_perplexity),
+        "perplexity_per_token": _finite(result.token_perplexity) if result.words is not None else None,
+        "undefined": result.reason or (OVERFLOW if result.word_perplexity == math.inf else None),
+        "nll": result.nll if result.predicted else None,
+        "unigram_nll": _finite(result.unigram_nll),
+        "words": result.words,
+        "tokens": result.predicted,
+        "unknown_share": result.unknown_rate,
+        **{k: _finite(v) for k, v in result.metrics.items()},
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 @contextlib.contextmanager
-def _written(output: Path) -> Iterator[None]:
-    """What the system refuses of the output, or of what lies beside it, is said in one line."""
+def _output_errors(output: Path) -> Iterator[None]:
+    """Turn errors of the file system into one line."""
     try:
         yield
     except OSError as e:
-        what = f"{e.strerror}: {e.filename}" if e.filename else str(e.strerror or e)
+        cause = f"{e.strerror}: {e.filename}" if e.filename else str(e.strerror or e)
         raise HarnessError(
-            f"output={output}: cannot be written ({what}). What is done stays beside it; when this is mended "
-            "the same command goes on from there"
+            f"output={output}: cannot be written ({cause}). The unfinished run is kept beside it; run the same "
+            "command again to resume once this is fixed"
         ) from e
 
 
@@ -248,34 +263,34 @@ def _written(output: Path) -> Iterator[None]:
 def _lease(work: Path) -> Iterator[None]:
     lease = Leases().take(work)
     if lease is None:
-        raise HarnessError(f"{work}: another process is making this output; wait for it, or end it")
+        raise HarnessError(f"{work}: another process is writing this output; wait for it or stop it")
     try:
         yield
     finally:
         lease.release()
 
 
-def _clear(work: Path, identity: str, *, overwrite: bool) -> None:
-    """What this command left stays; what another one left goes, if that is wanted.
+def _claim(work: Path, identity: str, *, overwrite: bool) -> None:
+    """Keep what the same run left in the work folder; delete what another run left, if that is allowed.
 
     Raises:
-        HarnessError: it is not, and there is something to lose.
+        HarnessError: it is not allowed, and there are checkpoints to lose.
     """
     mark = work / IDENTITY
     if mark.is_file() and mark.read_text() == identity:
         return
-    if (states := states_in(work)) and not overwrite:
+    if (checkpoints := checkpoints_in(work)) and not overwrite:
         raise HarnessError(
-            f"{work}: holds an unfinished training of this output with other options, data or budget, up to "
-            f"{states[-1].name}; the command that began it goes on from there, overwrite=always begins anew, "
-            "and so does another output="
+            f"{work}: holds an unfinished run of this output with other options, data or budget, up to "
+            f"{checkpoints[-1].name}. Run its command to resume it, set overwrite=always to start again, or "
+            "choose another output="
         )
     _empty(work)
     write_atomic(mark, identity.encode())
 
 
 def _empty(work: Path) -> None:
-    """All goes but the lease, and what says whose it is goes last."""
+    """Delete everything but the lease; the identity last, so that an interrupted deletion stays claimed."""
     for path in sorted(work.iterdir(), key=lambda p: p.name == IDENTITY):
         if path.name.startswith(".lease"):
             continue
@@ -286,12 +301,12 @@ def _empty(work: Path) -> None:
 
 
 def _remove(work: Path) -> None:
-    with contextlib.suppress(OSError):  # someone else has begun there
+    with contextlib.suppress(OSError):  # not empty: another run has started there
         work.rmdir()
 
 
 def _clean_up(work: Path, output: Path, identity: str) -> None:
-    """What a run left that was killed between publishing and tidying up."""
+    """Delete what a run left that was killed between publishing and cleaning up."""
     shutil.rmtree(_old(output), ignore_errors=True)
     mark = work / IDENTITY
     if not work.is_dir() or (mark.is_file() and mark.read_text() != identity):
@@ -303,24 +318,13 @@ def _clean_up(work: Path, output: Path, identity: str) -> None:
         _remove(work)
 
 
-def _keep_curves(work: Path, folder: Path) -> None:
-    """The curves of all parts of the run as one ``curves.csv``."""
-    parts = sorted(work.glob("log/part-*/metrics.csv"), key=lambda p: int(p.parent.name.rpartition("-")[2]))
-    lines: list[str] = []
-    for part in parts:
-        head, *rows = part.read_text().splitlines() or [""]
-        lines += [head, *rows] if not lines or lines[0] != head else rows
-    if lines:
-        write_atomic(folder / "curves.csv", "\n".join([*lines, ""]).encode())
-
-
 def _publish(folder: Path, output: Path) -> None:
-    """The finished folder under its name; what was there goes last."""
+    """Rename the finished folder to its final name; delete a previous output last."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.rglob("*"):
         if path.is_file():
-            path.chmod(0o666 & ~umask)  # some libraries write for the owner alone
+            path.chmod(0o666 & ~umask)  # some libraries create files that only the owner can read
             with path.open("rb") as f:
                 os.fsync(f.fileno())
     old = _old(output)
@@ -332,5 +336,5 @@ def _publish(folder: Path, output: Path) -> None:
 
 
 def _old(output: Path) -> Path:
-    """Where what lies at the output is put while it is replaced."""
+    """Where a previous output is kept while it is replaced."""
     return output.parent / f".{output.name}.old"

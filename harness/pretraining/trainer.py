@@ -1,9 +1,9 @@
-"""Training an objective under Lightning: rates from the share of the budget used, progress, checkpoints.
+"""Training of an objective under Lightning: learning rates, progress, checkpoints.
 
-Every random number is a function of seed and step: batches come from (seed, epoch), and torch's generator is
-set from (seed, step) before each step. So a checkpoint needs no generator's state, and a run that was killed
-and is taken up again ends, on a CPU, with the bits of one that was not; unless the budget is in seconds,
-since then the rates follow the clock.
+Every random number is a function of seed and step: batches depend on (seed, epoch), and torch's generator is
+reseeded from (seed, step) before each step. A checkpoint therefore needs no generator state, and on a CPU an
+interrupted run that resumes ends bit-identical to an uninterrupted one, unless the budget is in seconds,
+because then the learning rates follow the clock.
 """
 
 from __future__ import annotations
@@ -13,256 +13,278 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from torch import nn
 
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch, Budget, Objective, Outcome, Run, Seen
-from harness.pretraining.checkpoint_callback import Checkpoints, step_of
-from harness.pretraining.distributed import Step, minimised, share, share_carry, together, whole_carry
-from harness.pretraining.loggers import Log
+from harness.pretraining.base import AnyObjective, Outcome, Run, TrainingBatch
+from harness.pretraining.budget import Budget, TrainingProgress
+from harness.pretraining.checkpoint_callback import PeriodicCheckpoints, step_of
+from harness.pretraining.distributed import (
+    Carry,
+    StepLoss,
+    carry_to,
+    combine_losses,
+    gather_carry,
+    shard,
+    shard_carry,
+    weighted_loss,
+)
+from harness.pretraining.loggers import PretrainLogger
 from harness.processes.devices import pick_device
-from harness.processes.distributed import ALONE
+from harness.processes.distributed import ALONE, World
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 SMOOTHING = 0.98
-Item = tuple[Batch, int, int]
-"""A batch, its epoch, and its number in it."""
+"""Decay of the moving average of the displayed loss."""
+Item: TypeAlias = tuple[TrainingBatch, int, int]
+"""A batch, its epoch, and its number in the epoch."""
 
 
 def step_seed(seed: int, step: int) -> int:
-    """Seed of torch's generator for a step; step -1 is building the model."""
+    """Seed of torch's generator for a step; step -1 initialises the model."""
     return int(np.random.SeedSequence([seed, step + 1]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-class Stream:
-    """Batches of pass after pass, without end, from the place that the module has reached; of each what this
-    rank takes of it."""
+class BatchStream:
+    """Endless batches of epoch after epoch from the module's position on; each is this rank's part."""
 
-    def __init__(self, objective: Objective, module: PretrainModule, seed: int) -> None:
+    def __init__(self, objective: AnyObjective, module: PretrainModule, seed: int) -> None:
         self.objective, self.module, self.seed = objective, module, seed
 
     def __iter__(self) -> Iterator[Item]:
-        epoch, first = self.module.place
+        epoch, first = self.module.position
         while True:
             empty = True
             for index, batch in enumerate(self.objective.batches(seed=self.seed, epoch=epoch)):
                 empty = False
+                # a resumed run draws the batches that are already done again and skips them
                 if index >= first:
-                    yield share(self.objective, batch, self.module.world), epoch, index
+                    yield shard(self.objective, batch, self.module.world), epoch, index
             if empty:
                 raise HarnessError("corpus: too little text to fill a batch")
             epoch, first = epoch + 1, 0
 
-    # Lightning asks a loader for these; the place lies with the module's own state
-    def state_dict(self) -> dict[str, Any]:
+    # Lightning requires both of a stateful loader; the position is part of the module's checkpoint
+    def state_dict(self) -> dict[str, object]:
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         pass
 
 
 class PretrainModule(pl.LightningModule):
-    """An objective and its model.
+    """Training loop of an objective.
 
     Attributes:
-        seen: what training has consumed.
-        place: epoch, and batches of it that are done.
+        progress: what training has consumed.
+        position: epoch, and number of its batches that are done.
         carry: state from the last batch.
-        smooth: mean loss per predicted token, smoothed.
+        smooth_loss: moving average of the loss per predicted token.
     """
 
-    def __init__(self, objective: Objective, model: nn.Module, run: Run, budget: Budget) -> None:
+    def __init__(self, objective: AnyObjective, model: nn.Module, run: Run, budget: Budget) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.objective, self.model, self.budget = objective, model, budget
-        self.seed, self.say, self.world = run.seed, run.say, run.world or ALONE
+        self.seed, self.report = run.seed, run.report
+        self.world: World = run.world or ALONE
         self.log_seconds = float(run.trainer.get("log_seconds") or math.inf)
-        self.seen, self.place, self.carry, self.smooth = Seen(), (0, 0), None, math.nan
-        self._clock = self._told = time.perf_counter()
-        self._whole_carry: Any = None
+        self.progress, self.position, self.smooth_loss = TrainingProgress(), (0, 0), math.nan
+        self.carry: Carry = None
+        self._clock = self._reported = time.perf_counter()
+        self._gathered_carry: Carry = None
 
     @property
-    def used(self) -> float:
-        return self.budget.used(self.seen, tokens_per_epoch=self.objective.tokens_per_epoch)
+    def budget_used(self) -> float:
+        return self.budget.used(self.progress, tokens_per_epoch=self.objective.tokens_per_epoch)
 
     def on_train_start(self) -> None:
         self.world.check_same(list(self.parameters()), when="before training")
-        self._clock = self._told = self.world.on_first(time.perf_counter)
+        self._clock = self._reported = self.world.on_first(time.perf_counter)
 
     def on_train_end(self) -> None:
         self.world.check_same(list(self.parameters()), when="after training")
 
-    def bring_together(self) -> None:
-        """Before a state is kept: what each rank carries goes into it. Every rank must ask."""
-        self._whole_carry = whole_carry(self.carry, self.world)
+    def gather_state(self) -> None:
+        """Collect the carried state of all ranks before a checkpoint; called on every rank."""
+        self._gathered_carry = gather_carry(self.carry, self.world)
 
     def transfer_batch_to_device(self, batch: Item, device: torch.device, dataloader_idx: int) -> Item:
-        its, epoch, index = batch
-        tensors = {k: v.to(device) for k, v in its.tensors.items()}
-        return dataclasses.replace(its, tensors=tensors), epoch, index
+        inputs, epoch, index = batch
+        tensors = {k: v.to(device) for k, v in inputs.tensors.items()}
+        return dataclasses.replace(inputs, tensors=tensors), epoch, index
 
     def training_step(self, item: Item, _: int) -> None:
         batch, epoch, index = item
-        seed = step_seed(self.seed, self.seen.steps)
-        torch.manual_seed(seed)
-        self.world.set_seed(seed)
-        optimizer: Any = self.optimizers()
-        rate = self.objective.recipe.lr * self.objective.recipe.factor(self.used) * batch.rate
-        for group in optimizer.param_groups:
-            group["lr"] = rate * group.get("factor", 1.0)
+        self._seed_generators()
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, LightningOptimizer)
+        lr = self._set_learning_rates(optimizer, batch)
         optimizer.zero_grad(set_to_none=True)
-        carry = None if batch.fresh else self.carry
+        carry = None if batch.resets_carry else self.carry
         loss = self.objective.loss(self.model, batch, carry) if batch.tensors else None
-        step = together(loss, self.world)
-        self._refuse_infinite(step)
-        self.manual_backward(minimised(loss, step, self.world, device=self.device))
+        step = combine_losses(loss, self.world)
+        self._check_finite(step)
+        self.manual_backward(weighted_loss(loss, step, self.world, device=self.device))
         # before a gradient scaler looks for infinities: all ranks take the step or none does
         self.world.add_gradients([p for group in optimizer.param_groups for p in group["params"]])
         optimizer.step()
         now = self.world.on_first(time.perf_counter)
-        self.seen = self.seen.add(tokens=batch.tokens, words=batch.words, seconds=now - self._clock)
-        self._clock, self.place, self.carry = now, (epoch, index + 1), loss.carry if loss else None
-        self._tell(step, rate, now, more=loss.more if loss else {})
-        if self.used >= 1:
+        self.progress = self.progress.add(tokens=batch.tokens, words=batch.words, seconds=now - self._clock)
+        self._clock, self.position, self.carry = now, (epoch, index + 1), loss.carry if loss else None
+        self._log_step(step, lr, now, metrics=loss.metrics if loss else {})
+        if self.budget_used >= 1:
             self.trainer.should_stop = True
 
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
+    def _seed_generators(self) -> None:
+        seed = step_seed(self.seed, self.progress.steps)
+        torch.manual_seed(seed)
+        self.world.set_seed(seed)
+
+    def _set_learning_rates(self, optimizer: LightningOptimizer, batch: TrainingBatch) -> float:
+        recipe = self.objective.recipe
+        lr = recipe.lr * recipe.lr_factor(self.budget_used) * batch.lr_factor
+        for group in optimizer.param_groups:
+            group["lr"] = lr * group.get("factor", 1.0)
+        return lr
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.objective.recipe.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.objective.recipe.max_grad_norm)
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self) -> torch.optim.AdamW:
         recipe = self.objective.recipe
-        groups = []
-        for its, factor in self.objective.speeds(self.model):
-            moving = [p for p in its if p.requires_grad]
-            matrices, rest = [p for p in moving if p.ndim > 1], [p for p in moving if p.ndim <= 1]
+        groups: list[dict[str, object]] = []
+        for parameters, factor in self.objective.param_groups(self.model):
+            trained = [p for p in parameters if p.requires_grad]
+            # biases and norms are vectors: no weight decay
+            matrices, vectors = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
             groups += [
                 {"params": matrices, "weight_decay": recipe.weight_decay, "factor": factor},
-                {"params": rest, "weight_decay": 0.0, "factor": factor},
+                {"params": vectors, "weight_decay": 0.0, "factor": factor},
             ]
         return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        s = self.seen
+        p = self.progress
         checkpoint["pretraining"] = {
-            "seen": (s.tokens, s.words, s.steps, s.seconds),
-            "place": self.place,
-            "carry": self._whole_carry,
-            "smooth": self.smooth,
+            "seen": (p.tokens, p.words, p.steps, p.seconds),
+            "place": self.position,
+            "carry": self._gathered_carry,
+            "smooth": self.smooth_loss,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["pretraining"]
-        self.seen, self.place = Seen(*state["seen"]), tuple(state["place"])
-        self.carry = _to(share_carry(state["carry"], self.world), self.device)
-        self.smooth = state["smooth"]
+        self.progress, self.position = TrainingProgress(*state["seen"]), tuple(state["place"])
+        self.carry = carry_to(shard_carry(state["carry"], self.world), self.device)
+        self.smooth_loss = state["smooth"]
 
-    def _refuse_infinite(self, loss: Step) -> None:
-        if not math.isfinite(loss.nll) and not self.seen.steps:
-            raise HarnessError(f"the loss is {loss.nll} before any step: the weights hold no finite numbers")
-        if not math.isfinite(loss.nll):
-            raise HarnessError(
-                f"diverged: the loss is {loss.nll} at step {self.seen.steps}; lower {self.objective.rate_key}"
-            )
+    def _check_finite(self, loss: StepLoss) -> None:
+        if math.isfinite(loss.nll):
+            return
+        if not self.progress.steps:
+            raise HarnessError(f"the loss is {loss.nll} before any step: the weights are not finite")
+        raise HarnessError(
+            f"diverged: the loss is {loss.nll} at step {self.progress.steps}; lower {self.objective.rate_key}"
+        )
 
-    def _tell(self, loss: Step, rate: float, now: float, *, more: Mapping[str, float]) -> None:
+    def _log_step(self, loss: StepLoss, lr: float, now: float, *, metrics: Mapping[str, float]) -> None:
         mean = loss.nll / max(1, loss.predicted)
-        weight = min(SMOOTHING, 1 - 1 / self.seen.steps)
-        self.smooth = mean if math.isnan(self.smooth) else weight * self.smooth + (1 - weight) * mean
-        self.log_dict({"loss": mean, "rate": rate, "tokens": float(self.seen.tokens), **more})
-        if now - self._told >= self.log_seconds:
-            self._told = now
-            speed = self.seen.tokens / max(1e-9, self.seen.seconds)
-            self.say(
-                f"{self.used:4.0%}  step {self.seen.steps}  epoch {self.place[0] + 1}  "
-                f"loss {self.smooth:.3f}  rate {rate:.1e}  {self.seen.tokens:,} tokens  "
-                f"{speed:,.0f}/s  {self.seen.seconds:.0f} s"
+        # 1 - 1/n makes the first steps a plain mean, so that the average does not start from zero
+        weight = min(SMOOTHING, 1 - 1 / self.progress.steps)
+        self.smooth_loss = (
+            mean if math.isnan(self.smooth_loss) else weight * self.smooth_loss + (1 - weight) * mean
+        )
+        self.log_dict({"loss": mean, "rate": lr, "tokens": float(self.progress.tokens), **metrics})
+        if now - self._reported >= self.log_seconds:
+            self._reported = now
+            speed = self.progress.tokens / max(1e-9, self.progress.seconds)
+            self.report(
+                f"{self.budget_used:4.0%}  step {self.progress.steps}  epoch {self.position[0] + 1}  "
+                f"loss {self.smooth_loss:.3f}  lr {lr:.1e}  {self.progress.tokens:,} tokens  "
+                f"{speed:,.0f}/s  {self.progress.seconds:.0f} s"
             )
 
 
-def _to(value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    return type(value)(_to(v, device) for v in value) if isinstance(value, list | tuple) else value
+def train(objective: AnyObjective, run: Run) -> Outcome:
+    """Prepare, train within the budget, evaluate and save.
 
-
-def pretrain(objective: Objective, run: Run) -> Outcome:
-    """Prepare, train within the budget, measure, save; continues from the last good checkpoint in
-    ``run.work``.
+    Resumes from the newest intact checkpoint in ``run.work``.
 
     Raises:
-        HarnessError: the corpus or an option does not do, or the loss is no number.
+        HarnessError: an unusable corpus or option, or a loss that is not finite.
     """
-    if run.trainer.get("threads"):
-        torch.set_num_threads(int(run.trainer["threads"]))
+    if threads := run.trainer.get("threads"):
+        torch.set_num_threads(int(threads))
     device = pick_device(str(run.trainer.get("accelerator", "auto")))
     if device.type == "cpu" and run.trainer.get("precision") == "16-mixed":
-        raise HarnessError("trainer.precision=16-mixed: not on a CPU; give bf16-mixed or 32-true")
+        raise HarnessError("trainer.precision=16-mixed: not available on a CPU; use bf16-mixed or 32-true")
     begin = time.perf_counter()
     objective.prepare(run.corpus, seed=run.seed)
-    run.say(
-        f"{objective.vocabulary_size():,} tokens, {objective.tokens_per_epoch:,} tokens a pass, "
+    run.report(
+        f"vocabulary of {objective.vocabulary_size():,}, {objective.tokens_per_epoch:,} tokens per epoch, "
         f"prepared in {time.perf_counter() - begin:.0f} s"
     )
     torch.manual_seed(step_seed(run.seed, -1))
     model = objective.build()
-    budget = run.budget.or_epochs(objective.recipe.epochs)
-    module = PretrainModule(objective, model, run, budget)
-    log = Log(run)
+    module = PretrainModule(objective, model, run, run.budget.or_epochs(objective.recipe.epochs))
+    logger = PretrainLogger(run)
     try:
-        if module.used < 1:
-            fit(module, Stream(objective, module, run.seed), run, log=log)
-        outcome = _finished(module, run)
+        if module.budget_used < 1:
+            fit(module, BatchStream(objective, module, run.seed), run, logger=logger)
+        outcome = _evaluate_and_save(module, run)
     except BaseException as e:
-        log.close(None, e)
+        logger.close(None, e)
         raise
-    log.close(outcome)
+    logger.close(outcome)
     return outcome
 
 
-def _finished(module: PretrainModule, run: Run) -> Outcome:
-    """Measured and saved, by the first rank."""
+def _evaluate_and_save(module: PretrainModule, run: Run) -> Outcome:
+    """Evaluate and save on the first rank."""
     objective, model = module.objective, module.model.eval()
     with torch.no_grad():
-        held = objective.held_out(model) if run.corpus.held_out and module.world.first else None
+        held_out = objective.evaluate(model) if run.corpus.held_out and module.world.first else None
     if module.world.first:
         objective.save(model, run.folder)
     return Outcome(
-        seen=module.seen,
-        epochs=module.seen.tokens / max(1, objective.tokens_per_epoch),
+        progress=module.progress,
+        epochs=module.progress.tokens / max(1, objective.tokens_per_epoch),
         parameters=sum(p.numel() for p in model.parameters()),
         encoder_parameters=objective.encoder_parameters(model),
         vocabulary=objective.vocabulary_size(),
-        held_out=held,
-        loss=module.smooth,
+        held_out=held_out,
+        loss=module.smooth_loss,
         notes=list(objective.notes),
     )
 
 
 def fit(
     module: PretrainModule,
-    stream: Stream,
+    stream: BatchStream,
     run: Run,
     *,
     callbacks: Sequence[pl.Callback] = (),
-    log: Log | None = None,
+    logger: PretrainLogger | None = None,
 ) -> None:
-    """Train until the budget is used up, from the last good checkpoint in ``run.work``."""
-    checkpoints = Checkpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
-    last = module.world.on_first(lambda: checkpoints.newest(say=run.say))
+    """Train until the budget is used, from the newest intact checkpoint in ``run.work``."""
+    checkpoints = PeriodicCheckpoints(run.work, seconds=float(run.trainer.get("checkpoint_seconds", 60.0)))
+    last = module.world.on_first(lambda: checkpoints.newest(report=run.report))
     if last is not None:
-        run.say(f"continues from {last.name}")
+        run.report(f"continues from {last.name}")
     trainer = pl.Trainer(
         accelerator=run.trainer.get("accelerator", "auto"),
         devices=run.trainer.get("devices", 1),
-        precision=run.trainer.get("precision", "32-true"),
+        precision=run.trainer.get("precision", "32-true"),  # type: ignore[arg-type]
         max_epochs=-1,
-        logger=log.lightning(step=step_of(last)) if log and module.world.first else False,
+        logger=logger.open(step=step_of(last)) if logger and module.world.first else False,
         callbacks=[checkpoints, *callbacks],
         default_root_dir=str(run.work),
         enable_checkpointing=False,
@@ -274,6 +296,7 @@ def fit(
     try:
         trainer.fit(module, train_dataloaders=stream, ckpt_path=None if last is None else str(last))
     except SystemExit:
+        # Lightning turns Ctrl-C into an exit
         if trainer.interrupted:
             raise KeyboardInterrupt from None
         raise

@@ -55,7 +55,7 @@ class Family:
     """How encoders of one loader are adapted.
 
     Attributes:
-        module: holds ``adapt(job) -> Told`` and ``placed(config, folder) -> config``.
+        module: holds ``adapt(job) -> AdaptationResult`` and ``adapted_config(config, folder) -> config``.
         objective: in words.
         lr: None = the rate that the encoder's recipe has for ``full``, what its weights bear, but at most
             :data:`LR`.

@@ -21,7 +21,7 @@ from harness.config.resolve import prepare
 from harness.core.paths import mini_dir
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.pretraining.base import Recipe
+from harness.pretraining.budget import Recipe
 from harness.records.cell import Cell
 from harness.records.predictions import read_predictions
 from harness.strategies.adapt import KEYS, Adapt, filled, members, parse, reason_against, resolved
@@ -284,7 +284,7 @@ def test_nothing_but_the_training_texts_decides_the_weights(tmp_path: Path, enco
 
             weights = read_weights(folder / "weights.hdf5", read_options(folder / "options.json"))
             found[-1] = {k: v.tobytes() for k, v in weights.items()}
-        assert bool(adapter.told[0].before) == (bool(dev) and encoder != "mini_static"), "measured on dev"
+        assert bool(adapter.results[0].before) == (bool(dev) and encoder != "mini_static"), "measured on dev"
     assert found[0]
     assert found[0] == found[1]
 
@@ -303,7 +303,7 @@ def test_training_texts_raise_what_they_are_given(tmp_path: Path) -> None:
     """A language model that is adapted long enough to some sentences finds them likelier."""
     cell = cell_of(tmp_path, "mini_gpt", "frozen", adapt={"epochs": 20, "lr": 3e-3})
     _, adapter = adapted(cell, Splits(TRAIN, TRAIN, []))
-    told = adapter.told[0]
+    told = adapter.results[0]
     assert told.after["perplexity per word"] < 0.5 * told.before["perplexity per word"]
 
 
@@ -318,7 +318,7 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     cell = cell_of(tmp_path, "mini_static", "frozen", adapt=ONCE)
     cell.cache_dir.mkdir(parents=True, exist_ok=True)
     (cell.cache_dir / "adapted").write_text("in the way")
-    with pytest.raises(HarnessError, match=r"cache_dir=.*cannot be kept"):
+    with pytest.raises(HarnessError, match=r"cache_dir=.*cannot be stored"):
         adapted(cell)
 
 
@@ -361,13 +361,13 @@ def test_the_slanted_triangle_is_the_papers() -> None:
     total, cut = 1000, 100
     for t in (0, 1, 50, 99, 100, 101, 500, 999):
         p = t / cut if t < cut else 1 - (t - cut) / (cut * (1 / 0.1 - 1))
-        assert recipe.factor(t / total) == pytest.approx((1 + p * 31) / 32)
+        assert recipe.lr_factor(t / total) == pytest.approx((1 + p * 31) / 32)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_awd_lstm_moves_lower_layers_less_and_names_new_words(tmp_path: Path, backwards: bool) -> None:
-    from harness.adaptation.awd_lstm import WordTexts
-    from harness.adaptation.job import Job, Texts
+    from harness.adaptation.awd_lstm import ContinuedWordLM
+    from harness.adaptation.job import AdaptationJob, AdaptationTexts
 
     cell = cell_of(tmp_path, "ulmfit", "ulmfit", adapt=ONCE, backwards=backwards)
     encoder, adapter = adapted(cell)
@@ -376,17 +376,17 @@ def test_awd_lstm_moves_lower_layers_less_and_names_new_words(tmp_path: Path, ba
     assert "xxnew" not in words
     assert encoder.backwards == backwards
     assert "1 tokens" in " ".join(adapter.adapted.notes)
-    job = Job(
-        cell.config["encoder"], filled(cell.config["encoder"], Adapt(1)), False, Texts.of(TRAIN, []),
+    job = AdaptationJob(
+        cell.config["encoder"], filled(cell.config["encoder"], Adapt(1)), False, AdaptationTexts.of(TRAIN, []),
         tmp_path, cell.cache_dir, {}, lambda event: None,
     )  # fmt: skip
-    objective = WordTexts(job)
+    objective = ContinuedWordLM(job)
     model = objective.build()
-    speeds = objective.speeds(model)
+    speeds = objective.param_groups(model)
     assert [round(f * 2.6**2, 6) for _, f in speeds] == [6.76, 1.0, 2.6, 6.76]
     assert sum(p.numel() for ps, _ in speeds for p in ps) == sum(p.numel() for p in model.parameters())
     ids = objective.train[0].ids
-    first = objective._rows["the"]
+    first = objective.word_ids["the"]
     assert (ids[-1] if backwards else ids[0]) == first or first in ids
 
 
@@ -445,7 +445,7 @@ def test_word_vectors_move_where_the_texts_have_them_and_new_words_get_some(tmp_
     assert isinstance(
         encoder, type(load(name="x", path=str(new.folder), random_init=False, cache_dir=tmp_path))
     )
-    assert "words of the training texts got vectors" in " ".join(adapter.adapted.notes)
+    assert "words of the training texts were added" in " ".join(adapter.adapted.notes)
 
 
 def test_fasttext_models_go_on_and_others_are_refused(tmp_path: Path) -> None:

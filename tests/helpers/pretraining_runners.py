@@ -25,11 +25,11 @@ def _die() -> None:
 
 def _while_writing(number: int, share: float) -> None:
     """While the ``number``-th state is written, ``share`` of it being there; all of it: under its name."""
-    from harness.pretraining.checkpoint_files import Kept
+    from harness.pretraining.checkpoint_files import CheckpointFiles
 
-    original, calls = Kept.write, []
+    original, calls = CheckpointFiles.write, []
 
-    def write(self: Kept, step: int, what: Callable[[Path], None]) -> None:
+    def write(self: CheckpointFiles, step: int, what: Callable[[Path], None]) -> None:
         calls.append(step)
 
         def cut(path: Path) -> None:
@@ -42,7 +42,7 @@ def _while_writing(number: int, share: float) -> None:
         if last:
             _die()
 
-    Kept.write = write  # type: ignore[method-assign]
+    CheckpointFiles.write = write  # type: ignore[method-assign]
 
 
 def _around_publishing(after: bool) -> None:

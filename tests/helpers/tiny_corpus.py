@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from harness.pretraining.config import checked, compose
+from harness.pretraining.config import compose, validate_config
 
 NAMES, VERBS, THINGS = ("Ana", "Ben", "Cleo", "Dov"), ("sees", "likes", "paints"), ("it", "them", "Kiev")
 TINY = {
@@ -51,7 +51,7 @@ def arguments(family: str, *more: str, corpus: Path, output: Path) -> list[str]:
 
 def config(family: str, *more: str, corpus: Path, output: Path) -> dict[str, Any]:
     """The checked configuration of a tiny run of 20 steps."""
-    return checked(compose(arguments(family, *more, corpus=corpus, output=output)))
+    return validate_config(compose(arguments(family, *more, corpus=corpus, output=output)))
 
 
 def go_away(monkeypatch: Any, *, step: int) -> None:
@@ -61,7 +61,7 @@ def go_away(monkeypatch: Any, *, step: int) -> None:
     original = PretrainModule.training_step
 
     def fails(self: PretrainModule, item: Any, number: int) -> None:
-        if self.seen.steps == step:
+        if self.progress.steps == step:
             raise RuntimeError("the machine went away")
         original(self, item, number)
 

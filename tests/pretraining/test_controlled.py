@@ -16,10 +16,11 @@ from safetensors.torch import load_file
 import harness
 from harness.errors import HarnessError
 from harness.pretraining import trainer
-from harness.pretraining.config import checked, compose
-from harness.pretraining.job import job_identity, run_job, the_pretrainer
+from harness.pretraining.config import compose, validate_config
+from harness.pretraining.factories import build_pretrainer
+from harness.pretraining.job import run_identity, run_job
 from harness.pretraining.objectives import masked_lm
-from harness.pretraining.objectives.pseudo_perplexity import spread
+from harness.pretraining.objectives.pseudo_perplexity import spread_lines
 from harness.pretraining.text.corpus import read_corpus
 from harness.pretraining.text.tokenizers import END, SPECIAL
 from tests.helpers.tiny_corpus import config, write
@@ -40,7 +41,7 @@ def quiet(_: str) -> None:
 def made(family: str, folder: Path, name: str, *more: str) -> tuple[Path, dict[str, Any]]:
     write(folder)
     given = config(family, *more, corpus=folder / "corpus.txt", output=folder / name)
-    return folder / name, run_job(given, say=quiet)
+    return folder / name, run_job(given, report=quiet)
 
 
 def controlled(family: str, folder: Path, name: str, *more: str) -> tuple[Path, dict[str, Any]]:
@@ -53,7 +54,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def prepared(family: str, folder: Path, *more: str) -> Any:
     given = config(family, *more, corpus=Path("x"), output=Path("y"))
-    objective: Any = the_pretrainer(given["encoder"])
+    objective: Any = build_pretrainer(given["encoder"])
     objective.prepare(read_corpus(folder / "corpus.txt", held_out=0.05), seed=0)
     return objective
 
@@ -95,9 +96,9 @@ def test_the_published_pair_of_commands_composes() -> None:
     wanted: dict[str, Any] = {}
     for family, more in (("bert", []), ("gpt", ["encoder.block=bert", "encoder.tokenizer=A"])):
         arguments = ["experiment=controlled_pretraining", f"encoder={family}", *more, "corpus=c", "output=o"]
-        got = checked(compose(arguments))
-        keys = ("layers", "width", "heads", "feed_forward", "positions", "activation", "dropout", "rows",
-                "long_from", "batch_rows", "recipe")  # fmt: skip
+        got = validate_config(compose(arguments))
+        keys = ("layers", "width", "heads", "feed_forward", "positions", "activation", "dropout", "packing",
+                "long_rows_after_epoch", "batch_rows", "recipe")  # fmt: skip
         told = {k: v for k, v in got["encoder"].items() if k in keys}
         told["recipe"] = {k: v for k, v in told["recipe"].items() if k != "epochs"}
         assert got["budget"]["tokens"] == 2_000_000
@@ -109,7 +110,9 @@ def test_byte_pairs_serve_bert_and_word_pieces_gpt(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     pairs, _ = made("gpt", tmp_path, "pairs", "budget.steps=1")
-    masked, record = made("bert", tmp_path, "masked", f"encoder.tokenizer={pairs}", "encoder.rows=document")
+    masked, record = made(
+        "bert", tmp_path, "masked", f"encoder.tokenizer={pairs}", "encoder.packing=document"
+    )
     own, taken = AutoTokenizer.from_pretrained(pairs), AutoTokenizer.from_pretrained(masked)
     assert record["vocabulary"] == len(own) + len(SPECIAL)
     ids = taken(LINE).input_ids
@@ -133,7 +136,7 @@ def test_the_content_of_a_shared_vocabulary_and_not_its_place_decides(tmp_path: 
 
     def identity(where: Path | None) -> str:
         more = [] if where is None else [f"encoder.tokenizer={where}"]
-        return job_identity(config("gpt", *more, corpus=Path("x"), output=Path("y")), corpus)
+        return run_identity(config("gpt", *more, corpus=Path("x"), output=Path("y")), corpus)
 
     shutil.copytree(folder, tmp_path / "two")
     assert identity(folder) == identity(tmp_path / "two" / "tokenizer.json") != identity(None)
@@ -144,14 +147,14 @@ def test_the_content_of_a_shared_vocabulary_and_not_its_place_decides(tmp_path: 
         identity(tmp_path / "nowhere")
     data = json.loads(file.read_text())
     for told, said in (
-        ({**data, "model": {"type": "Unigram", "vocab": []}}, "the kind Unigram"),
-        ([], "no tokenizer"),
+        ({**data, "model": {"type": "Unigram", "vocab": []}}, "of kind Unigram"),
+        ([], "not a tokenizer"),
     ):
         file.write_text(json.dumps(told))
         with pytest.raises(HarnessError, match=said):
             prepared("gpt", tmp_path, f"encoder.tokenizer={file}")
-    with pytest.raises(HarnessError, match=r"encoder\.rows=lines"):
-        prepared("gpt", tmp_path, "encoder.rows=lines")
+    with pytest.raises(HarnessError, match=r"encoder\.packing=lines"):
+        prepared("gpt", tmp_path, "encoder.packing=lines")
 
 
 def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
         AutoModelForMaskedLM.from_pretrained(folder).eval(),
     )
     lines = [x for d in read_corpus(tmp_path / "corpus.txt", held_out=0.2).held_out for x in d]
-    chosen = [lines[i] for i in spread([len(line) for line in lines], 3)]
+    chosen = [lines[i] for i in spread_lines([len(line) for line in lines], 3)]
     nll, pieces = 0.0, 0
     for line in chosen:
         ids = tokenizer(line).input_ids
@@ -177,11 +180,11 @@ def test_pseudo_perplexity_is_that_of_pieces_masked_one_by_one(tmp_path: Path) -
     assert held["pseudo_perplexity"] == pytest.approx(math.exp(nll / pieces), rel=1e-4)
     assert held["perplexity_per_word"] is None
     assert any("not comparable" in note for note in record["notes"])
-    assert spread([1] * 5, 9) == [0, 1, 2, 3, 4]
-    assert spread([1] * 10, 3) == [0, 3, 6]
-    assert spread([1] * 10, 0) == []
-    assert spread([200] * 10, 6) == [0, 5], "40,000 tokens a line"
-    assert spread([1000] * 10, 6) == [0]
+    assert spread_lines([1] * 5, 9) == [0, 1, 2, 3, 4]
+    assert spread_lines([1] * 10, 3) == [0, 3, 6]
+    assert spread_lines([1] * 10, 0) == []
+    assert spread_lines([200] * 10, 6) == [0, 5], "40,000 tokens a line"
+    assert spread_lines([1000] * 10, 6) == [0]
     _, without = made("bert", tmp_path, "none", "encoder.pseudo_lines=0", "budget.steps=1")
     assert not [k for k in without["held_out"] if k.startswith("pseudo")]
 
@@ -190,7 +193,7 @@ def test_gpt_rows_hold_every_word_once_a_pass(tmp_path: Path) -> None:
     write(tmp_path)
     corpus = read_corpus(tmp_path / "corpus.txt", held_out=0.05)
     for rows in ("line", "document", "mixed"):
-        objective = prepared("gpt", tmp_path, f"encoder.rows={rows}")
+        objective = prepared("gpt", tmp_path, f"encoder.packing={rows}")
         batches = list(objective.batches(seed=0, epoch=0))
         assert sum(b.words for b in batches) == corpus.words()
         assert sum(b.tokens for b in batches) == objective.tokens_per_epoch

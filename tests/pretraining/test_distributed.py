@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from harness.errors import HarnessError
-from harness.pretraining.base import Loss
+from harness.pretraining.base import BatchLoss
 from harness.pretraining.config import work_folder
-from harness.pretraining.distributed import Step, minimised, share_carry, whole_carry
-from harness.pretraining.job import run_job, the_pretrainer
+from harness.pretraining.distributed import StepLoss, gather_carry, shard_carry, weighted_loss
+from harness.pretraining.factories import build_pretrainer
+from harness.pretraining.job import run_job
 from harness.pretraining.text.corpus import read_corpus
 from harness.processes.distributed import Group
 from tests.helpers.tiny_corpus import config, write
@@ -39,10 +40,10 @@ class Rank(Group):
         return self.told
 
 
-def of_ranks(losses: list[Loss | None]) -> Step:
+def of_ranks(losses: list[BatchLoss | None]) -> StepLoss:
     there = [loss for loss in losses if loss is not None]
-    also = [[n for _, n in loss.also] for loss in there]
-    return Step(
+    also = [[n for _, n in loss.extra_means] for loss in there]
+    return StepLoss(
         sum(x.nll for x in there),
         sum(x.predicted for x in there),
         tuple(map(sum, zip(*also, strict=True))),
@@ -58,16 +59,16 @@ def test_the_ranks_gradients_add_up_to_that_of_the_whole_step(
 ) -> None:
     corpus = read_corpus(write(tmp_path), held_out=0.1)
     given = config(family, *STILL[family], *more, corpus=Path("x"), output=Path("y"))
-    objective: Any = the_pretrainer(given["encoder"])
+    objective: Any = build_pretrainer(given["encoder"])
     objective.prepare(corpus, seed=0)
     torch.manual_seed(0)
     model = objective.build()
     parameters = [p for p in model.parameters() if p.requires_grad]
     for batch in list(objective.batches(seed=0, epoch=0))[:3]:
         whole = objective.loss(model, batch, None)
-        total = minimised(whole, of_ranks([whole]), Rank(0, 1), device=torch.device("cpu"))
+        total = weighted_loss(whole, of_ranks([whole]), Rank(0, 1), device=torch.device("cpu"))
         wanted = torch.autograd.grad(total, parameters, allow_unused=True)
-        parts = [objective.share(batch, rank=r, size=size) for r in range(size)]
+        parts = [objective.shard(batch, rank=r, size=size) for r in range(size)]
         assert {(p.tokens, p.words) for p in parts} == {(batch.tokens, batch.words)}
         losses = [objective.loss(model, p, None) if p.tensors else None for p in parts]
         step = of_ranks(losses)
@@ -77,7 +78,7 @@ def test_the_ranks_gradients_add_up_to_that_of_the_whole_step(
         for rank, loss in enumerate(losses):
             if loss is None:
                 continue
-            mine = minimised(loss, step, Rank(rank, size), device=torch.device("cpu"))
+            mine = weighted_loss(loss, step, Rank(rank, size), device=torch.device("cpu"))
             for into, gradient in zip(found, torch.autograd.grad(mine, parameters, allow_unused=True)):  # noqa: B905
                 if gradient is not None:
                     into += gradient
@@ -88,24 +89,24 @@ def test_the_ranks_gradients_add_up_to_that_of_the_whole_step(
 
 def test_more_ranks_than_rows_leave_some_without_and_what_is_carried_is_whole_again(tmp_path: Path) -> None:
     given = config("gpt", corpus=Path("x"), output=Path("y"))
-    objective: Any = the_pretrainer(given["encoder"])
+    objective: Any = build_pretrainer(given["encoder"])
     objective.prepare(read_corpus(write(tmp_path), held_out=0.1), seed=0)
     batch = next(objective.batches(seed=0, epoch=0))
-    parts = [objective.share(batch, rank=r, size=6) for r in range(6)]
+    parts = [objective.shard(batch, rank=r, size=6) for r in range(6)]
     assert [bool(p.tensors) for p in parts] == [True] * 4 + [False] * 2
     carry = [(torch.arange(10.0).view(1, 5, 2), torch.ones(1, 5, 3))]
-    shares = [share_carry(carry, Rank(r, 2)) for r in range(2)]
+    shares = [shard_carry(carry, Rank(r, 2)) for r in range(2)]
     assert shares[1][0][0].tolist() == [[[2.0, 3.0], [6.0, 7.0]]]
-    again = whole_carry(None, Rank(0, 2, shares))
+    again = gather_carry(None, Rank(0, 2, shares))
     assert torch.equal(again[0][0], carry[0][0])
-    assert whole_carry(None, Rank(0, 2, [None, None])) is None
+    assert gather_carry(None, Rank(0, 2, [None, None])) is None
 
 
 @pytest.mark.parametrize("family", ["word2vec", "fasttext", "glove"])
 def test_families_without_a_gradient_that_could_be_divided_are_refused(family: str, tmp_path: Path) -> None:
     given = config(family, "trainer.devices=2", corpus=write(tmp_path), output=tmp_path / "out")
     with pytest.raises(HarnessError, match=rf"trainer\.devices=2: encoder={family} is not"):
-        run_job(given, say=print)
+        run_job(given, report=print)
     assert not (tmp_path / "out").exists()
 
 
@@ -135,8 +136,8 @@ def test_two_ranks_end_with_the_weights_of_one_also_after_a_kill(family: str, tm
     def given(name: str, devices: int) -> dict[str, Any]:
         return config(family, *steady, f"trainer.devices={devices}", corpus=corpus, output=tmp_path / name)
 
-    one = run_job(given("one", 1), say=lambda _: None)
-    two = run_job(given("two", 2), say=lambda _: None)
+    one = run_job(given("one", 1), report=lambda _: None)
+    two = run_job(given("two", 2), report=lambda _: None)
     assert (one["devices"], two["devices"]) == (1, 2)
     assert {k: one["seen"][k] for k in ("tokens", "words", "steps")} == {
         k: two["seen"][k] for k in ("tokens", "words", "steps")
@@ -151,16 +152,16 @@ def test_two_ranks_end_with_the_weights_of_one_also_after_a_kill(family: str, tm
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(given("cut", 2), say=interrupt)
+        run_job(given("cut", 2), report=interrupt)
     shutil.copytree(work_folder(tmp_path / "cut"), work_folder(tmp_path / "moved"))
     told: list[str] = []
-    run_job(given("cut", 2), say=told.append)
+    run_job(given("cut", 2), report=told.append)
     assert any(line.startswith("continues from step-0000000") for line in told)
     cut = weights(tmp_path / "cut")
     assert all(torch.equal(cut[name], tensor) for name, tensor in second.items())
     assert not work_folder(tmp_path / "cut").exists()
     told = []
-    run_job(given("moved", 1), say=told.append)
+    run_job(given("moved", 1), report=told.append)
     assert any(line.startswith("continues from step-0000000") for line in told)
     moved = weights(tmp_path / "moved")
     for name, tensor in first.items():
@@ -175,4 +176,4 @@ def test_what_a_rank_dies_of_is_said_once(tmp_path: Path) -> None:
     )  # fmt: skip
     said = r"^diverged: the loss is (nan|inf) at step \d+; lower encoder\.recipe\.lr$"
     with pytest.raises(HarnessError, match=said):
-        run_job(wild, say=lambda _: None)
+        run_job(wild, report=lambda _: None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.pretraining.checkpoint_files import Kept
+from harness.pretraining.checkpoint_files import CheckpointFiles
 from tests.helpers.paths import ROOT
 from tests.helpers.tiny_corpus import ALL, arguments, write
 
@@ -71,30 +71,33 @@ def test_two_families_killed_while_a_state_is_written_end_with_the_same_bytes(tm
     assert run(jobs) == [[0], [-9, -9, 0]] * 2
     check(tmp_path, families)
     assert "continues from step-000000002.ckpt" in (tmp_path / "bert-cut.log").read_text()
-    assert "complete already" in (tmp_path / "word2vec-cut.log").read_text()
+    assert "already complete" in (tmp_path / "word2vec-cut.log").read_text()
 
 
-def test_o09_the_newest_state_that_is_whole_is_taken_and_the_damaged_ones_are_named(tmp_path: Path) -> None:
-    """O09: of three files, one good, one cut in half, one empty."""
-    kept, said = Kept(tmp_path, stem="step", ending=".ckpt"), []
+def test_the_newest_state_that_is_whole_is_taken_and_the_damaged_ones_are_named(tmp_path: Path) -> None:
+    """Of three files, one is intact, one is cut in half, one is empty."""
+    kept, said = CheckpointFiles(tmp_path, stem="step", suffix=".ckpt"), []
     for number in (1, 2, 3):
         kept.write(number, lambda path, n=number: path.write_text(json.dumps([n] * 9)))  # type: ignore[misc]
     assert [p.name for p in kept.paths()] == ["step-000000002.ckpt", "step-000000003.ckpt"]
     kept.write(4, lambda path: path.write_text(""))
     newest = kept.paths()[0]
-    first = Kept(tmp_path / "first", stem="step", ending=".ckpt")
+    first = CheckpointFiles(tmp_path / "first", stem="step", suffix=".ckpt")
     first.write(1, lambda path: path.write_text(json.dumps([1] * 9)))  # type: ignore[misc]
     for path in first.folder.iterdir():
         path.rename(tmp_path / path.name)
     newest.write_text(newest.read_text()[:5])
-    with pytest.warns(UserWarning, match="passed over") as caught:
-        found = kept.newest(lambda path: json.loads(path.read_text()), say=said.append)
+    with pytest.warns(UserWarning, match="is skipped") as caught:
+        found = kept.newest(lambda path: json.loads(path.read_text()), report=said.append)
     assert found == (tmp_path / "step-000000001.ckpt", [1] * 9)
     assert [str(w.message) for w in caught] == said
     assert [name in told for name, told in zip(("000000004", "000000003"), said, strict=True)] == [True] * 2
     assert kept.last_number() == 1
     assert (
-        Kept(tmp_path / "none", stem="step", ending=".ckpt").newest(Path.read_text, say=said.append) is None
+        CheckpointFiles(tmp_path / "none", stem="step", suffix=".ckpt").newest(
+            Path.read_text, report=said.append
+        )
+        is None
     )
 
 

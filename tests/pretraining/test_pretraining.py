@@ -15,12 +15,14 @@ import torch
 
 import harness
 from harness.errors import HarnessError
-from harness.pretraining.base import Batch
+from harness.pretraining.base import TrainingBatch
 from harness.pretraining.config import work_folder
-from harness.pretraining.job import RECORD, run_job, the_pretrainer
+from harness.pretraining.factories import build_pretrainer
+from harness.pretraining.job import RECORD, run_job
 from harness.pretraining.objectives import masked_lm, word_lm
+from harness.pretraining.objectives.next_sentence import sentence_pairs
 from harness.pretraining.text.corpus import Corpus, read_corpus
-from harness.pretraining.text.packing import Pieces, beginnings, pack
+from harness.pretraining.text.packing import TokenSequence, count_word_starts, pack
 from tests.helpers.tiny_corpus import TINY, config, go_away, write
 
 FAMILIES = tuple(TINY)
@@ -41,7 +43,7 @@ def corpus(corpus_file: Path) -> Corpus:
 
 
 def prepared(family: str, corpus: Corpus, *more: str) -> Any:
-    objective: Any = the_pretrainer(config(family, *more, corpus=Path("x"), output=Path("y"))["encoder"])
+    objective: Any = build_pretrainer(config(family, *more, corpus=Path("x"), output=Path("y"))["encoder"])
     objective.prepare(corpus, seed=0)
     torch.manual_seed(0)
     return objective
@@ -60,7 +62,7 @@ def test_it_learns_and_loads_and_repeats_bit_for_bit(
 ) -> None:
     rate = f"encoder.recipe.lr={0.05 if family == 'ulmfit' else 0.01}"
     runs = [config(family, rate, *more, corpus=corpus_file, output=tmp_path / n) for n in ("a", "b")]
-    record = run_job(runs[0], say=quiet)
+    record = run_job(runs[0], report=quiet)
     assert record["loss"] < 0.9 * math.log(record["vocabulary"])
     assert record["seen"]["steps"] == 20
     encoder = harness.load_encoder(family, tmp_path / "a")
@@ -70,7 +72,7 @@ def test_it_learns_and_loads_and_repeats_bit_for_bit(
     assert encoder.has_pooler == ("encoder.next_sentence=true" in more)
     assert sum(p.numel() for p in encoder.parameters()) >= record["encoder_parameters"]
     torch.manual_seed(99)
-    run_job(runs[1], say=quiet)
+    run_job(runs[1], report=quiet)
     assert weights(tmp_path / "a") == weights(tmp_path / "b")
     assert not work_folder(tmp_path / "a").exists()
 
@@ -81,17 +83,17 @@ def test_a_run_that_was_cut_off_ends_like_one_that_was_not(
 ) -> None:
     often = "trainer.checkpoint_seconds=0"
     whole, cut = (config(family, often, corpus=corpus_file, output=tmp_path / n) for n in ("whole", "cut"))
-    run_job(whole, say=quiet)
+    run_job(whole, report=quiet)
     go_away(monkeypatch, step=13)
     with pytest.raises(RuntimeError, match="went away"):
-        run_job(cut, say=quiet)
+        run_job(cut, report=quiet)
     monkeypatch.undo()
     work = work_folder(tmp_path / "cut")
     newest = work / "step-000000013.ckpt"
     newest.write_bytes(newest.read_bytes()[:1000])
     told: list[str] = []
     with pytest.warns(UserWarning, match=r"step-000000013\.ckpt: cannot be read"):
-        record = run_job(cut, say=told.append)
+        record = run_job(cut, report=told.append)
     assert "continues from step-000000012.ckpt" in told
     assert record["seen"]["steps"] == 20
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
@@ -102,13 +104,13 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
     none, some = (
         config(family, f"budget.steps={n}", corpus=corpus_file, output=tmp_path / n) for n in ("0", "1")
     )
-    record = run_job(none, say=quiet)
+    record = run_job(none, report=quiet)
     assert record["seen"] == {"tokens": 0, "words": 0, "steps": 0, "seconds": 0.0, "epochs": 0.0}
     assert record["loss"] is None
     held = record["held_out"]
     assert held["unigram_nll"] < held["nll"], "drawn weights are worse than the tokens' frequencies"
     assert held["nll"] > 0.5 * math.log(record["vocabulary"]) * held["tokens"]
-    one = run_job(some, say=quiet)
+    one = run_job(some, report=quiet)
     assert {k: one[k] for k in ("parameters", "vocabulary")} == {
         k: record[k] for k in ("parameters", "vocabulary")
     }
@@ -123,7 +125,7 @@ def test_no_steps_are_the_weights_as_drawn(family: str, corpus_file: Path, tmp_p
 @pytest.mark.parametrize("family", [*FAMILIES, "elmo"])
 def test_the_units_own_frequencies_are_those_of_what_is_predicted(family: str, corpus: Corpus) -> None:
     objective = prepared(family, corpus)
-    held = objective.held_out(objective.build().eval())
+    held = objective.evaluate(objective.build().eval())
     tokens = {"elmo": lambda line: objective.classes[line]}.get(family, lambda line: line.ids)
     train, asked = (
         Counter(int(i) for d in part for line in (d if isinstance(d, list) else [d]) for i in tokens(line))
@@ -133,7 +135,7 @@ def test_the_units_own_frequencies_are_those_of_what_is_predicted(family: str, c
     seen = [n + 1 for n in (train[i] for i in range(objective.vocabulary_size()))]
     seen = seen[5:] if family == "bert" else seen  # its special pieces are never asked
     nats = sum(n * math.log(sum(seen) / (train[i] + 1)) for i, n in asked.items())
-    assert held.unigram == pytest.approx(nats)
+    assert held.unigram_nll == pytest.approx(nats)
 
 
 def test_of_a_long_held_out_text_every_nth_row_is_measured(
@@ -141,37 +143,37 @@ def test_of_a_long_held_out_text_every_nth_row_is_measured(
 ) -> None:
     objective = prepared("bert", corpus, "encoder.pseudo_lines=0")
     model = objective.build().eval()
-    whole = objective.held_out(model)
+    whole = objective.evaluate(model)
     assert objective.notes == []
-    rows = objective._single_rows(objective.test, np.zeros(len(objective.test), bool))
-    monkeypatch.setattr(masked_lm, "MEASURED", sum(len(r.ids) for r in rows) / 3)
-    part = objective.held_out(model)
-    assert objective.notes == [f"the loss is measured on every 3-th of {len(rows)} held-out rows"]
+    rows = objective.single_rows(objective.test, np.zeros(len(objective.test), bool))
+    monkeypatch.setattr(masked_lm, "EVAL_PIECES", sum(len(r.ids) for r in rows) / 3)
+    part = objective.evaluate(model)
+    assert objective.notes == [f"the held-out loss is measured on one in 3 of {len(rows)} held-out rows"]
     assert part.predicted == sum(int((r.ids >= 5).sum()) for r in rows[::3]) < whole.predicted
-    assert part.unigram / part.predicted == pytest.approx(whole.unigram / whole.predicted, rel=0.2)
+    assert part.unigram_nll / part.predicted == pytest.approx(whole.unigram_nll / whole.predicted, rel=0.2)
 
 
 def test_a_finished_output_is_kept(corpus_file: Path, tmp_path: Path) -> None:
     mine = config("gpt", "budget.steps=2", corpus=corpus_file, output=tmp_path / "out")
-    run_job(mine, say=quiet)
+    run_job(mine, report=quiet)
     stamp = (tmp_path / "out" / RECORD).stat().st_mtime_ns
     told: list[str] = []
-    assert run_job(mine, say=told.append)["seen"]["steps"] == 2
-    assert "complete already" in told[0]
+    assert run_job(mine, report=told.append)["seen"]["steps"] == 2
+    assert "already complete" in told[0]
     assert (tmp_path / "out" / RECORD).stat().st_mtime_ns == stamp
     other = config("gpt", "budget.steps=3", corpus=corpus_file, output=tmp_path / "out")
     with pytest.raises(HarnessError, match="overwrite=always"):
-        run_job(other, say=quiet)
-    assert run_job({**other, "overwrite": "always"}, say=quiet)["seen"]["steps"] == 3
+        run_job(other, report=quiet)
+    assert run_job({**other, "overwrite": "always"}, report=quiet)["seen"]["steps"] == 3
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
     with pytest.raises(HarnessError, match="not made by harness pretrain"):
-        run_job({**other, "output": str(tmp_path / "mine"), "overwrite": "always"}, say=quiet)
+        run_job({**other, "output": str(tmp_path / "mine"), "overwrite": "always"}, report=quiet)
 
 
 def test_the_record_says_what_was_consumed(corpus_file: Path, tmp_path: Path) -> None:
     epochs = ["budget.steps=null", "budget.epochs=2"]
-    record = run_job(config("gpt", *epochs, corpus=corpus_file, output=tmp_path / "out"), say=quiet)
+    record = run_job(config("gpt", *epochs, corpus=corpus_file, output=tmp_path / "out"), report=quiet)
     assert record["seen"]["words"] == 2 * record["corpus"]["words"]
     assert record["seen"]["epochs"] == pytest.approx(2.0)
     assert json.loads((tmp_path / "out" / RECORD).read_text())["held_out"] == record["held_out"]
@@ -183,7 +185,7 @@ def test_the_record_says_what_was_consumed(corpus_file: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_pass_reads_every_word_once(family: str, corpus: Corpus) -> None:
     objective = prepared(family, corpus)
-    batches: list[Batch] = list(objective.batches(seed=0, epoch=0))
+    batches: list[TrainingBatch] = list(objective.batches(seed=0, epoch=0))
     words, tokens = sum(b.words for b in batches), sum(b.tokens for b in batches)
     # an AWD-LSTM's parallel streams leave out what does not fill all of them
     least = 1.0 if family != "ulmfit" else 0.95
@@ -199,7 +201,7 @@ def test_masking_has_its_shares() -> None:
     rng = np.random.default_rng(0)
     ids = rng.integers(len(masked_lm.SPECIAL), 1000, (400, 100))
     ids[:, 0], ids[:, -1], ids[::2, 60:] = masked_lm.CLS, masked_lm.SEP, masked_lm.PAD
-    shown, labels = masked_lm.mask(ids, size=1000, rng=rng)
+    shown, labels = masked_lm.mask(ids, vocabulary_size=1000, rng=rng)
     chosen = labels != masked_lm.IGNORE_INDEX
     text = ids >= len(masked_lm.SPECIAL)
     assert not (chosen & ~text).any()
@@ -212,7 +214,7 @@ def test_masking_has_its_shares() -> None:
 
 
 def test_a_row_of_one_piece_is_masked_too() -> None:
-    shown, labels = masked_lm.mask(np.array([[2, 9, 3]]), size=10, rng=np.random.default_rng(0))
+    shown, labels = masked_lm.mask(np.array([[2, 9, 3]]), vocabulary_size=10, rng=np.random.default_rng(0))
     assert labels.tolist() == [[masked_lm.IGNORE_INDEX, 9, masked_lm.IGNORE_INDEX]]
     assert shown[0, 0] == 2
 
@@ -234,11 +236,11 @@ def letters(tokenizer: Any, ids: Any) -> str:
 
 
 def test_rows_of_a_line_come_first_and_long_ones_after_some_passes(corpus: Corpus) -> None:
-    objective = prepared("bert", corpus, "encoder.rows=line", "encoder.long_from=1")
+    objective = prepared("bert", corpus, "encoder.packing=line", "encoder.long_rows_after_epoch=1")
     lines = {tuple(line.ids.tolist()) for document in objective.train for line in document}
 
     def rows(epoch: int) -> list[tuple[int, ...]]:
-        found = objective._rows(np.random.default_rng(epoch), epoch=epoch)
+        found = objective.epoch_rows(np.random.default_rng(epoch), epoch=epoch)
         return [tuple(r.ids[1:-1].tolist()) for r in found]
 
     assert set(rows(0)) <= lines
@@ -249,8 +251,8 @@ def test_rows_of_a_line_come_first_and_long_ones_after_some_passes(corpus: Corpu
 
 def test_next_sentence_pairs(corpus: Corpus) -> None:
     objective = prepared("bert", corpus, "encoder.next_sentence=true")
-    rows = [r for e in range(40) for r in masked_lm.pairs(objective.train, 21, np.random.default_rng(e))]
-    assert np.mean([r.other for r in rows]) == pytest.approx(0.5, abs=0.15)
+    rows = [r for e in range(40) for r in sentence_pairs(objective.train, 21, np.random.default_rng(e))]
+    assert np.mean([r.is_random for r in rows]) == pytest.approx(0.5, abs=0.15)
     texts = ["".join(d).replace(" ", "") for d in corpus.train]
     for row in rows[:200]:
         assert len(row.ids) <= 24
@@ -258,7 +260,7 @@ def test_next_sentence_pairs(corpus: Corpus) -> None:
         first = row.ids[row.segments == 0]
         assert first[0] == masked_lm.CLS
         assert first[-1] == masked_lm.SEP
-        if not row.other:
+        if not row.is_random:
             whole = letters(objective.tokenizer, row.ids)
             assert any(whole in text for text in texts)
 
@@ -305,14 +307,14 @@ def shown_at(ids: np.ndarray, shown: np.ndarray) -> int:
 def test_awd_lstm_reads_on_from_batch_to_batch(backwards: bool, corpus: Corpus) -> None:
     objective = prepared("ulmfit", corpus, f"encoder.backwards={str(backwards).lower()}")
     batches = list(objective.batches(seed=0, epoch=0))
-    assert [b.fresh for b in batches] == [True, *[False] * (len(batches) - 1)]
+    assert [b.resets_carry for b in batches] == [True, *[False] * (len(batches) - 1)]
     rows = torch.cat([b.tensors["input_ids"] for b in batches], 1)
     gold = torch.cat([b.tensors["labels"] for b in batches], 1)
     assert torch.equal(rows[:, 1:], gold[:, :-1])
     text = [objective.words[i] for i in rows[0].tolist()]
     end = text.index(word_lm.BOS, 1)
     document = text[1:end][:: -1 if backwards else 1]
-    texts = [word_lm._tokens(d)[0] for d in corpus.train]
+    texts = [word_lm.document_tokens(d)[0] for d in corpus.train]
     assert document in texts
 
 
@@ -320,7 +322,7 @@ def test_awd_lstm_reads_on_from_batch_to_batch(backwards: bool, corpus: Corpus) 
 def test_held_out_likelihood_by_hand(family: str, corpus: Corpus) -> None:
     objective = prepared(family, corpus)
     model = objective.build().eval()
-    held = objective.held_out(model)
+    held = objective.evaluate(model)
     nll, tokens = 0.0, 0
     start = objective.end if family == "gpt" else word_lm.MARKERS.index(word_lm.BOS)
     for document in (d.ids.tolist() for d in objective.test):
@@ -361,14 +363,14 @@ def test_vocabularies_do_not_depend_on_the_process(corpus: Corpus) -> None:
 
 
 def test_words_are_counted_where_they_begin() -> None:
-    assert beginnings("ab c, de", [1, 2, 4, 5, 8]).tolist() == [1, 0, 1, 1, 1]
-    assert beginnings("", []).tolist() == []
+    assert count_word_starts("ab c, de", [1, 2, 4, 5, 8]).tolist() == [1, 0, 1, 1, 1]
+    assert count_word_starts("", []).tolist() == []
 
 
 def test_packing_breaks_only_lines_that_are_too_long() -> None:
-    def lines(*lengths: int) -> Iterator[Pieces]:
+    def lines(*lengths: int) -> Iterator[TokenSequence]:
         for n in lengths:
-            yield Pieces(np.full(n, n), np.ones(n, dtype=np.int64))
+            yield TokenSequence(np.full(n, n), np.ones(n, dtype=np.int64))
 
     rows = [r.ids.tolist() for r in pack(list(lines(2, 3, 4, 12)), 5)]
     assert rows == [[2, 2, 3, 3, 3], [4] * 4, [12] * 5, [12] * 5, [12] * 2]
@@ -380,7 +382,7 @@ def test_a_loss_that_is_no_number_is_refused(corpus_file: Path, tmp_path: Path) 
         corpus=corpus_file, output=tmp_path / "out",
     )  # fmt: skip
     with pytest.raises(HarnessError, match="diverged"):
-        run_job(wild, say=quiet)
+        run_job(wild, report=quiet)
     assert not (tmp_path / "out").exists()
 
 
@@ -389,14 +391,14 @@ def test_another_command_starts_anew_when_it_may(
 ) -> None:
     often = "trainer.checkpoint_seconds=0"
     mine = config("gpt", often, corpus=corpus_file, output=tmp_path / "out")
-    monkeypatch.setattr(the_pretrainer(mine["encoder"]).__class__, "save", None)
+    monkeypatch.setattr(build_pretrainer(mine["encoder"]).__class__, "save", None)
     with pytest.raises(TypeError):
-        run_job(mine, say=quiet)
+        run_job(mine, report=quiet)
     monkeypatch.undo()
-    with pytest.raises(HarnessError, match="holds an unfinished training"):
-        run_job({**mine, "seed": 1}, say=quiet)
+    with pytest.raises(HarnessError, match="holds an unfinished run"):
+        run_job({**mine, "seed": 1}, report=quiet)
     told: list[str] = []
-    run_job({**mine, "seed": 1, "overwrite": "always"}, say=told.append)
+    run_job({**mine, "seed": 1, "overwrite": "always"}, report=told.append)
     assert not [line for line in told if "continues" in line]
 
 
@@ -410,7 +412,7 @@ def test_the_command_prints_and_refuses(
     assert main(["pretrain", "encoder=gpt", *tiny, f"corpus={corpus_file}", f"output={out}"]) == 0
     said = capsys.readouterr().out
     assert "perplexity" in said
-    # at the published rates a model this small would learn nothing
+    # small models do not train at the published learning rates
     assert f"encoder=gpt encoder.path={out} optimizer.lr=1e-3" in said
     assert (out / "curves.csv").is_file()
     assert main(["pretrain", "encoder=gpt", "corpus=nowhere.txt", f"output={out}2"]) == 2

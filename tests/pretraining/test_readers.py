@@ -28,7 +28,7 @@ def quiet(_: str) -> None:
 def trained(family: str, folder: Path, *more: str) -> tuple[Path, dict[str, Any], Corpus]:
     """Output, record, and the corpus as it was divided."""
     given = config(family, *more, corpus=write(folder), output=folder / "out")
-    record = run_job(given, say=quiet)
+    record = run_job(given, report=quiet)
     return folder / "out", record, read_corpus(folder / "corpus.txt", held_out=given["held_out"])
 
 
@@ -52,7 +52,7 @@ def same_states(family: str, folder: Path, body: Any, tokenizer: Any) -> None:
 def test_transformers_reads_a_bert_and_its_loss_is_the_records(pooler: bool, tmp_path: Path) -> None:
     from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-    more = [f"encoder.next_sentence={str(pooler).lower()}", "encoder.rows=line"]
+    more = [f"encoder.next_sentence={str(pooler).lower()}", "encoder.packing=line"]
     folder, record, corpus = trained("bert", tmp_path, *more)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model, told = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)

@@ -12,9 +12,10 @@ import pytest
 from harness.cli.pretrain import summary
 from harness.errors import HarnessError
 from harness.pretraining import checkpoint_files
-from harness.pretraining.base import HeldOut
+from harness.pretraining.base import EvalResult
 from harness.pretraining.config import work_folder
-from harness.pretraining.job import RECORD, run_job, the_pretrainer
+from harness.pretraining.factories import build_pretrainer
+from harness.pretraining.job import RECORD, run_job
 from harness.pretraining.text.corpus import read_corpus
 from tests.helpers.tiny_corpus import config, go_away, write
 
@@ -39,7 +40,7 @@ def weights(folder: Path) -> bytes:
         (["trainer=null"], "trainer=None: settings by name"),
         (["encoder.recipe=5"], "encoder.recipe=5: settings by name"),
         (["encoder.recipe.betas=0.9"], "encoder.recipe.betas=0.9: two numbers"),
-        (["encoder=elmo", "encoder.filters=5"], "encoder.filters=5: pairs of width and number"),
+        (["encoder=elmo", "encoder.filters=5"], "encoder.filters=5: expected pairs of width and number"),
         (["encoder=elmo", "encoder.filters=[[1,2],3]"], "encoder.filters"),
         (["encoder=ulmfit", "encoder.dropouts=1"], "encoder.dropouts=1: settings by name"),
         (["encoder=glove", "encoder.lr=abc"], "encoder.lr='abc': a number is wanted"),
@@ -52,11 +53,11 @@ def weights(folder: Path) -> bytes:
     ],
 )
 def test_an_option_of_another_kind_is_refused_by_its_name(more: list[str], said: str) -> None:
-    from harness.pretraining.config import checked, compose
+    from harness.pretraining.config import compose, validate_config
 
     first = [] if more[0].startswith("encoder=") else ["encoder=gpt"]
     with pytest.raises(HarnessError) as e:
-        the_pretrainer(checked(compose([*first, "corpus=c", "output=o", *more]))["encoder"])
+        build_pretrainer(validate_config(compose([*first, "corpus=c", "output=o", *more]))["encoder"])
     assert str(e.value).startswith(said)
 
 
@@ -66,11 +67,11 @@ def test_an_output_that_cannot_be_written_is_one_line(family: str, corpus_file: 
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     for output, said in (
         ("file/out", "cannot be written (Not a directory"),
-        ("link", "is a link to nothing"),
+        ("link", "broken symbolic link"),
     ):
         mine = config(family, corpus=corpus_file, output=tmp_path / output)
         with pytest.raises(HarnessError) as e:
-            run_job(mine, say=quiet)
+            run_job(mine, report=quiet)
         assert str(e.value).startswith(f"output={tmp_path / output}: {said}")
 
 
@@ -79,23 +80,23 @@ def test_a_disk_that_fills_costs_no_more_than_what_was_not_kept(
 ) -> None:
     often = "trainer.checkpoint_seconds=0"
     mine, whole = (config("gpt", often, corpus=corpus_file, output=tmp_path / n) for n in ("out", "whole"))
-    run_job(whole, say=quiet)
-    original = checkpoint_files.Kept.write
+    run_job(whole, report=quiet)
+    original = checkpoint_files.CheckpointFiles.write
 
-    def full(self: checkpoint_files.Kept, step: int, *more: Any, **options: Any) -> Any:
+    def full(self: checkpoint_files.CheckpointFiles, step: int, *more: Any, **options: Any) -> Any:
         if step == 12:
             raise OSError(28, "No space left on device")
         return original(self, step, *more, **options)
 
-    monkeypatch.setattr(checkpoint_files.Kept, "write", full)
+    monkeypatch.setattr(checkpoint_files.CheckpointFiles, "write", full)
     with pytest.raises(HarnessError, match=r"cannot be written \(No space left on device\)"):
-        run_job(mine, say=quiet)
+        run_job(mine, report=quiet)
     monkeypatch.undo()
     other = config("gpt", often, "seed=1", corpus=corpus_file, output=tmp_path / "out")
-    with pytest.raises(HarnessError, match=r"unfinished training .* up to step-000000011\.ckpt"):
-        run_job(other, say=quiet)
+    with pytest.raises(HarnessError, match=r"unfinished run .* up to step-000000011\.ckpt"):
+        run_job(other, report=quiet)
     told: list[str] = []
-    run_job(mine, say=told.append)
+    run_job(mine, report=told.append)
     assert "continues from step-000000011.ckpt" in told
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
 
@@ -106,28 +107,28 @@ def test_a_state_whose_bytes_changed_is_set_aside(
     """Whole as a file, and readable, but not what was written."""
     often = "trainer.checkpoint_seconds=0"
     whole, cut = (config("gpt", often, corpus=corpus_file, output=tmp_path / n) for n in ("whole", "cut"))
-    run_job(whole, say=quiet)
+    run_job(whole, report=quiet)
     go_away(monkeypatch, step=13)
     with pytest.raises(RuntimeError, match="went away"):
-        run_job(cut, say=quiet)
+        run_job(cut, report=quiet)
     monkeypatch.undo()
     newest = work_folder(tmp_path / "cut") / "step-000000013.ckpt"
     data = bytearray(newest.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 200] = bytes(200)
     newest.write_bytes(bytes(data))
-    with pytest.warns(UserWarning, match=r"step-000000013\.ckpt: .* not those that were written"):
-        run_job(cut, say=quiet)
+    with pytest.warns(UserWarning, match=r"step-000000013\.ckpt: .* digest does not match"):
+        run_job(cut, report=quiet)
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
 def test_a_complete_output_without_its_files_is_not_complete(corpus_file: Path, tmp_path: Path) -> None:
     mine = config("gpt", "budget.steps=1", corpus=corpus_file, output=tmp_path / "out")
-    run_job(mine, say=quiet)
+    run_job(mine, report=quiet)
     assert (tmp_path / "out" / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
     (tmp_path / "out" / "model.safetensors").unlink()
-    with pytest.raises(HarnessError, match=r"model\.safetensors is missing or not what was written"):
-        run_job(mine, say=quiet)
-    assert run_job({**mine, "overwrite": "always"}, say=quiet)["seen"]["steps"] == 1
+    with pytest.raises(HarnessError, match=r"model\.safetensors is missing or has changed"):
+        run_job(mine, report=quiet)
+    assert run_job({**mine, "overwrite": "always"}, report=quiet)["seen"]["steps"] == 1
 
 
 def _umask() -> int:
@@ -141,7 +142,7 @@ def test_an_output_that_is_a_link_is_written_where_it_leads(corpus_file: Path, t
     (tmp_path / "link").symlink_to(tmp_path / "there")
     mine = config("gpt", "budget.steps=1", corpus=corpus_file, output=tmp_path / "link")
     for _ in range(2):
-        run_job({**mine, "overwrite": "always"}, say=quiet)
+        run_job({**mine, "overwrite": "always"}, report=quiet)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "there" / RECORD).is_file()
     assert sorted(p.name for p in tmp_path.iterdir()) == [corpus_file.name, "link", "there"]
@@ -152,9 +153,9 @@ def test_a_held_out_text_that_is_trained_on_is_said(corpus_file: Path, tmp_path:
         "gpt", "budget.steps=1", f"held_out={corpus_file}", corpus=corpus_file, output=tmp_path / "o"
     )
     told: list[str] = []
-    record = run_job(mine, say=told.append)
+    record = run_job(mine, report=told.append)
     n = record["corpus"]["held_out_documents"]
-    said = f"held_out={corpus_file}: {n} of {n} documents are training text as well"
+    said = f"held_out={corpus_file}: {n} of {n} documents are in the training text as well"
     assert said in told
     assert said in record["notes"]
 
@@ -162,10 +163,10 @@ def test_a_held_out_text_that_is_trained_on_is_said(corpus_file: Path, tmp_path:
 def test_what_makes_no_encoder_is_refused(corpus_file: Path, tmp_path: Path) -> None:
     for more, said in {
         ("ulmfit", "encoder.max_vocabulary=3"): "no word of the corpus is left",
-        ("gpt", "trainer.precision=16-mixed"): "not on a CPU",
+        ("gpt", "trainer.precision=16-mixed"): "not available on a CPU",
     }.items():
         with pytest.raises(HarnessError, match=said):
-            run_job(config(*more, corpus=corpus_file, output=tmp_path / "o"), say=quiet)
+            run_job(config(*more, corpus=corpus_file, output=tmp_path / "o"), report=quiet)
     with pytest.raises(HarnessError, match=r"corpus=no/such: no such file or folder here"):
         read_corpus("no/such")
 
@@ -173,8 +174,8 @@ def test_what_makes_no_encoder_is_refused(corpus_file: Path, tmp_path: Path) -> 
 def test_a_perplexity_beyond_any_number_is_none_and_says_why(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HeldOut, "word_perplexity", math.inf)
-    record = run_job(config("gpt", "budget.steps=1", corpus=corpus_file, output=tmp_path / "o"), say=quiet)
+    monkeypatch.setattr(EvalResult, "word_perplexity", math.inf)
+    record = run_job(config("gpt", "budget.steps=1", corpus=corpus_file, output=tmp_path / "o"), report=quiet)
     assert record["held_out"]["perplexity_per_word"] is None
-    assert "the training diverged" in record["held_out"]["undefined"]
-    assert "the training diverged" in summary(record)
+    assert "training diverged" in record["held_out"]["undefined"]
+    assert "training diverged" in summary(record)

@@ -42,16 +42,16 @@ def given(folder: Path, name: str) -> dict[str, Any]:
 
 @wandb_here
 @pytest.mark.timeout(300)
-def test_o15_a_run_holds_curves_configuration_and_measures_also_when_it_was_cut_off(
+def test_a_run_holds_curves_configuration_and_measures_also_when_it_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O15: one finished run a pretraining, with its own configuration; nothing when disabled."""
+    """One finished wandb run per pretraining, with its configuration; none when wandb is disabled."""
     write(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    plain = run_job(given(tmp_path, "plain"), say=lambda _: None)
+    plain = run_job(given(tmp_path, "plain"), report=lambda _: None)
     assert not (tmp_path / "plain" / "wandb").exists()
     monkeypatch.setenv("WANDB_MODE", "offline")
-    record = run_job(given(tmp_path, "whole"), say=lambda _: None)
+    record = run_job(given(tmp_path, "whole"), report=lambda _: None)
     assert record["files"] == plain["files"]
     told = content(tmp_path / "whole")
     assert (told["exit"], told["run"].project, told["run"].job_type) == (0, loggers.PROJECT, "pretrain")
@@ -70,15 +70,15 @@ def test_o15_a_run_holds_curves_configuration_and_measures_also_when_it_was_cut_
     original = trainer.PretrainModule.training_step
 
     def fails(self: trainer.PretrainModule, item: Any, number: int) -> None:
-        if self.seen.steps == 33:
+        if self.progress.steps == 33:
             raise RuntimeError("the machine went away")
         original(self, item, number)
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer.PretrainModule, "training_step", fails)
         with pytest.raises(RuntimeError, match="went away"):
-            run_job(given(tmp_path, "cut"), say=lambda _: None)
-    run_job(given(tmp_path, "cut"), say=lambda _: None)
+            run_job(given(tmp_path, "cut"), report=lambda _: None)
+    run_job(given(tmp_path, "cut"), report=lambda _: None)
     again = content(tmp_path / "cut")
     assert again["points"] == told["points"]
     assert again["run"].run_id == told["run"].run_id
@@ -91,9 +91,9 @@ def test_a_log_that_could_not_work_is_refused_before_anything_is_computed(
     write(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "sometimes")
     with pytest.raises(HarnessError, match="WANDB_MODE=sometimes"):
-        run_job(given(tmp_path, "out"), say=lambda _: None)
+        run_job(given(tmp_path, "out"), report=lambda _: None)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(HarnessError, match="the package wandb is missing"):
-        run_job(given(tmp_path, "out"), say=lambda _: None)
+        run_job(given(tmp_path, "out"), report=lambda _: None)
     assert {p.name for p in tmp_path.iterdir()} == {"corpus.txt"}

@@ -1,279 +1,321 @@
 """BERT's objectives (Devlin et al. 2019, section 3.1).
 
-**Masked language model.** Of the pieces of a row 15 % are chosen anew in every pass; of these 80 % are shown
-as ``[MASK]``, 10 % as a random piece, 10 % as they are, and the loss is the mean cross-entropy of the true
-pieces there. The 15 % and the three shares hold for each row and for the whole, the latter by chance.
+**Masked language model.** In every epoch 15 % of the pieces of a row are chosen anew; 80 % of them are replaced
+by ``[MASK]``, 10 % by a random piece, and 10 % are kept. The loss is the mean cross-entropy of the true pieces
+at the chosen positions. Every row has its 15 % (rounded, at least one); the other shares hold on average.
 
-A small model leaves its plateau sooner on rows of one line; after ``long_from`` passes half of the documents
-are read in rows of full length, so that all positions are trained: short rows first, then long ones, as the
-published models were trained (appendix A.2).
+Small models leave the initial loss plateau sooner on rows of one line. After ``long_rows_after_epoch`` epochs
+half of the documents are read in rows of full length, so that all position embeddings are trained: short rows
+first, then long ones, like the published models (appendix A.2).
 
-**Next sentence** (optional). A row holds two stretches of text, ``[CLS] a [SEP] b [SEP]``; in half of the
-rows b follows a in its document, in the others it comes from another one. The pooler is trained by telling
-these apart, and kept; without this objective no pooler and no second segment exists, and none is saved.
+**Next sentence** (optional). A row holds two text spans, ``[CLS] a [SEP] b [SEP]``; in half of the rows b
+follows a in its document, in the others it comes from another document. The pooler is trained to tell these
+apart and is saved; without this objective there is no pooler and no second segment.
 
-**Held out.** The model gives no probability of a text, so there is no perplexity per word. What is measured
-instead is the loss with every piece masked exactly once, in :data:`ROUNDS` rounds of every seventh piece.
+**Evaluation.** The model assigns no probability to a text, so there is no perplexity per word. Instead the loss
+is measured with every piece masked exactly once, in :data:`ROUNDS` rounds of every seventh piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.data.targets import IGNORE_INDEX
-from harness.errors import HarnessError
-from harness.pretraining.base import Batch, HeldOut, Loss, Objective, Recipe
-from harness.pretraining.objectives.next_sentence import CLS, SEP, Row, pairs
-from harness.pretraining.objectives.pseudo_perplexity import pseudo_perplexity, spread
+from harness.pretraining.base import BatchLoss, EvalResult, TrainingBatch
+from harness.pretraining.budget import Recipe
+from harness.pretraining.objectives.next_sentence import CLS, SEP, MaskedLMRow, sentence_pairs
+from harness.pretraining.objectives.pseudo_perplexity import pseudo_perplexity, spread_lines
+from harness.pretraining.objectives.subword import RowOptions, SubwordObjective
 from harness.pretraining.text.corpus import Corpus, Document
 from harness.pretraining.text.packing import (
-    ROWS,
-    Block,
-    Pieces,
-    batched,
-    drawn_whole,
-    lines_of,
-    padded,
-    rows_of,
+    PACKINGS,
+    TokenSequence,
+    TransformerSizes,
+    batch_by_length,
+    draw_joined_documents,
+    pack_documents,
+    pad,
+    tokenize_lines,
     unigram_nll,
 )
 from harness.pretraining.text.shared_tokenizer import is_spaced, shared_word_pieces
 from harness.pretraining.text.tokenizers import SPECIAL, word_piece_tokenizer
 
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM, BertForPreTraining
+    from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+
+    BertModels: TypeAlias = BertForMaskedLM | BertForPreTraining
+
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
 ROUNDS = 7
-MEASURED = 50_000
-"""About so many held-out pieces are measured: each row is read once a round."""
+EVAL_PIECES = 50_000
+"""Approximate number of held-out pieces that are evaluated: each row is read once per round."""
 PAD, MASK = SPECIAL.index("[PAD]"), SPECIAL.index("[MASK]")
+NO_PERPLEXITY = "a masked language model assigns no probability to a text"
 
 
-class MaskedLM(Objective):
-    """See the module.
+class MaskedLM(SubwordObjective["BertModels"]):
+    """Masked language model, see the module.
 
     Args:
-        block: sizes.
-        recipe: rates.
-        vocabulary: most word pieces.
+        sizes: of the transformer.
+        recipe: optimizer hyperparameters.
+        vocabulary: maximum number of word pieces.
         lower: ignore case and accents.
-        rows: ``document`` = neighbouring lines together up to the longest row, ``line`` = one a row,
-            ``mixed`` = in each pass half of the documents so, half so.
-        batch_rows: rows of full length a step, or as many more shorter ones as hold as many tokens.
-        next_sentence: train the pooler, too.
-        long_from: with ``line``, passes after which it is ``mixed``.
-        tokenizer: take the vocabulary of another output (see :mod:`harness.pretraining.text.shared_tokenizer`).
-        pseudo_lines: held-out lines that the pseudo-perplexity is measured on.
+        packing, batch_rows, long_rows_after_epoch: see :class:`RowOptions`.
+        next_sentence: train the pooler as well.
+        tokenizer: see :class:`SubwordObjective`.
+        pseudo_lines: number of held-out lines for the pseudo-perplexity; 0 = none.
     """
 
     def __init__(
         self,
-        block: Block,
+        sizes: TransformerSizes,
         recipe: Recipe,
         *,
         vocabulary: int,
         lower: bool,
-        rows: str,
+        packing: str,
         batch_rows: int,
         next_sentence: bool,
-        long_from: int = 0,
+        long_rows_after_epoch: int = 0,
         tokenizer: str | None = None,
         pseudo_lines: int = 0,
     ) -> None:
-        if rows not in ROWS:
-            raise HarnessError(f"encoder.rows={rows}: mixed, document or line is wanted")
-        self.family, self.block, self.recipe = "bert", block, recipe
-        self.vocabulary, self.lower, self.rows = vocabulary, lower, rows
-        self.batch_rows, self.next_sentence, self.long_from = batch_rows, next_sentence, long_from
-        self.shared, self.pseudo_lines = tokenizer, pseudo_lines
-        self.notes: list[str] = []
+        rows = RowOptions(packing, batch_rows, long_rows_after_epoch)
+        rows.check(tuple(PACKINGS))
+        super().__init__("bert", sizes, recipe, rows, vocabulary=vocabulary, tokenizer=tokenizer)
+        self.lower, self.next_sentence, self.pseudo_lines = lower, next_sentence, pseudo_lines
 
     def prepare(self, corpus: Corpus, *, seed: int) -> None:
-        lines = [line for document in corpus.train for line in document]
-        room = self.block.positions
-        self.tokenizer = (
-            word_piece_tokenizer(lines, size=self.vocabulary, lower=self.lower, positions=room)
-            if self.shared is None
-            else shared_word_pieces(self.shared, positions=room)
-        )
-        self.train = self._pieces(corpus.train)
-        self.test = self._pieces(corpus.held_out)
-        self.tokens_per_epoch = sum(len(line) for document in self.train for line in document)
+        positions = self.sizes.positions
+        if self.shared_tokenizer is None:
+            lines = [line for document in corpus.train for line in document]
+            self.tokenizer = word_piece_tokenizer(
+                lines, size=self.vocabulary, lower=self.lower, positions=positions
+            )
+        else:
+            self.tokenizer = shared_word_pieces(self.shared_tokenizer, positions=positions)
+        self.set_train(self._tokenize(corpus.train))
+        self.test = self._tokenize(corpus.held_out)
 
-    def _pieces(self, documents: Sequence[Document]) -> list[list[Pieces]]:
+    def _tokenize(self, documents: Sequence[Document]) -> list[list[TokenSequence]]:
         backend = self.tokenizer.backend_tokenizer
-        return lines_of(backend, documents, spaced=self.rows != "line" and is_spaced(backend))
+        return tokenize_lines(backend, documents, spaced=self.rows.packing != "line" and is_spaced(backend))
 
-    def _single_rows(self, documents: Sequence[list[Pieces]], whole: np.ndarray) -> list[Row]:
-        """Rows without pairs."""
-        return [_single(row) for row in rows_of(documents, whole, self.block.positions - 2)]
+    def single_rows(
+        self, documents: Sequence[list[TokenSequence]], join_lines: np.ndarray
+    ) -> list[MaskedLMRow]:
+        """Rows of one text span, see :func:`pack_documents`."""
+        return [_single(row) for row in pack_documents(documents, join_lines, self.sizes.positions - 2)]
 
-    def _rows(self, rng: np.random.Generator, *, epoch: int) -> list[Row]:
-        """Rows of one pass."""
+    def epoch_rows(self, rng: np.random.Generator, *, epoch: int) -> list[MaskedLMRow]:
+        """Draw the rows of one epoch."""
         if self.next_sentence:
-            return list(pairs(self.train, self.block.positions - 3, rng))
-        whole = drawn_whole(self.rows, len(self.train), rng, epoch=epoch, long_from=self.long_from)
-        return self._single_rows(self.train, whole)
+            return list(sentence_pairs(self.train, self.sizes.positions - 3, rng))
+        join_lines = draw_joined_documents(
+            self.rows.packing,
+            len(self.train),
+            rng,
+            epoch=epoch,
+            long_rows_after_epoch=self.rows.long_rows_after_epoch,
+        )
+        return self.single_rows(self.train, join_lines)
 
-    def build(self) -> torch.nn.Module:
+    def build(self) -> BertModels:
         from transformers import BertForMaskedLM, BertForPreTraining
 
-        config = self.block.bert(
+        config = self.sizes.bert_config(
             vocab_size=self.vocabulary_size(),
             type_vocab_size=2 if self.next_sentence else 1,
             pad_token_id=PAD,
         )
-        model: torch.nn.Module = (BertForPreTraining if self.next_sentence else BertForMaskedLM)(config)
-        return model.train()
+        model: BertModels = (BertForPreTraining if self.next_sentence else BertForMaskedLM)(config)
+        model.train()
+        return model
 
-    def batches(self, *, seed: int, epoch: int) -> Iterator[Batch]:
+    def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:
         rng = np.random.default_rng([seed, epoch])
-        rows = self._rows(rng, epoch=epoch)
-        tokens = self.batch_rows * self.block.positions
-        for chosen in batched([len(r.ids) for r in rows], tokens, rng):
-            yield self._batch([rows[i] for i in chosen], rng)
+        rows = self.epoch_rows(rng, epoch=epoch)
+        tokens = self.rows.batch_rows * self.sizes.positions
+        for indices in batch_by_length([len(r.ids) for r in rows], tokens, rng):
+            yield self._batch([rows[i] for i in indices], rng)
 
-    def _batch(self, rows: Sequence[Row], rng: np.random.Generator) -> Batch:
-        ids = padded([r.ids for r in rows], PAD)
-        shown, labels = mask(ids, size=self.vocabulary_size(), rng=rng)
+    def _batch(self, rows: Sequence[MaskedLMRow], rng: np.random.Generator) -> TrainingBatch:
+        ids = pad([r.ids for r in rows], PAD)
+        inputs, labels = mask(ids, vocabulary_size=self.vocabulary_size(), rng=rng)
         tensors = {
-            "input_ids": torch.from_numpy(shown),
+            "input_ids": torch.from_numpy(inputs),
             "labels": torch.from_numpy(labels),
             "attention_mask": torch.from_numpy((ids != PAD).astype(np.int64)),
         }
         if self.next_sentence:
-            tensors["token_type_ids"] = torch.from_numpy(padded([r.segments for r in rows], 0))
-            tensors["other"] = torch.tensor([r.other for r in rows])
+            tensors["token_type_ids"] = torch.from_numpy(pad([r.segments for r in rows], 0))
+            tensors["is_random"] = torch.tensor([r.is_random for r in rows])
         special = np.isin(ids, (PAD, CLS, SEP))
-        return Batch(tensors, tokens=int((~special).sum()), words=sum(r.words for r in rows))
+        return TrainingBatch(tensors, tokens=int((~special).sum()), words=sum(r.words for r in rows))
 
-    def loss(self, model: Any, batch: Batch, carry: Any) -> Loss:
-        t = batch.tensors
-        out = _encode(model, t)
-        logits, gold = _predict(model, out.last_hidden_state, t["labels"])
-        # rows of nothing but unknown pieces have none that could be masked
-        mean = F.cross_entropy(logits, gold) if len(gold) else 0.0 * out.last_hidden_state.sum()
-        loss = Loss(mean, float(mean.detach()) * len(gold), len(gold))
+    def loss(self, model: BertModels, batch: TrainingBatch, carry: None) -> BatchLoss[None]:
+        tensors = batch.tensors
+        output = _encode(model, tensors)
+        assert output.last_hidden_state is not None
+        logits, gold = _predict(model, output.last_hidden_state, tensors["labels"])
+        # a batch of unknown pieces only has no piece to mask: a zero loss that still has a gradient
+        mean = F.cross_entropy(logits, gold) if len(gold) else 0.0 * output.last_hidden_state.sum()
+        loss = BatchLoss[None](mean, float(mean.detach()) * len(gold), len(gold))
         if self.next_sentence:
-            said = model.cls.seq_relationship(out.pooler_output).float()
-            pairs_loss = F.cross_entropy(said, t["other"])
-            loss.more["next_sentence_loss"] = float(pairs_loss.detach())
-            loss.also = ((pairs_loss, len(said)),)
+            heads: nn.Module = model.cls
+            pair_logits = heads.get_submodule("seq_relationship")(output.pooler_output).float()
+            pair_loss = F.cross_entropy(pair_logits, tensors["is_random"])
+            loss.metrics["next_sentence_loss"] = float(pair_loss.detach())
+            loss.extra_means = ((pair_loss, len(pair_logits)),)
         return loss
 
     @torch.no_grad()
-    def held_out(self, model: Any) -> HeldOut:
+    def evaluate(self, model: BertModels) -> EvalResult:
         device = next(model.parameters()).device
-        whole = np.full(len(self.test), self.rows != "line")
-        rows = self._measured(self._single_rows(self.test, whole))
-        nll = right = total = 0.0
-        for at in range(0, len(rows), self.batch_rows):
-            ids = torch.from_numpy(padded([r.ids for r in rows[at : at + self.batch_rows]], PAD)).to(device)
+        join_lines = np.full(len(self.test), self.rows.packing != "line")
+        rows = self._eval_rows(self.single_rows(self.test, join_lines))
+        size = self.rows.batch_rows
+        nll = correct = total = 0.0
+        for at in range(0, len(rows), size):
+            ids = torch.from_numpy(pad([r.ids for r in rows[at : at + size]], PAD)).to(device)
             for offset in range(ROUNDS):
-                shown, labels = mask_every(ids, offset)
-                tensors = {"input_ids": shown, "attention_mask": (ids != PAD).long()}
+                inputs, labels = mask_every(ids, offset)
+                tensors = {"input_ids": inputs, "attention_mask": (ids != PAD).long()}
                 states = _encode(model, tensors).last_hidden_state
+                assert states is not None
                 logits, gold = _predict(model, states, labels)
                 nll += float(F.cross_entropy(logits, gold, reduction="sum"))
-                right += int((logits.argmax(-1) == gold).sum())
+                correct += int((logits.argmax(-1) == gold).sum())
                 total += len(gold)
-        return HeldOut(
+        return EvalResult(
             nll=nll,
             predicted=int(total),
             words=None,
-            unknown=0.0,
-            why="a masked language model gives no probability of a text",
-            unigram=unigram_nll(
+            reason=NO_PERPLEXITY,
+            unigram_nll=unigram_nll(
                 (line.ids for document in self.train for line in document),
                 (row.ids for row in rows),
-                size=self.vocabulary_size(),
+                vocabulary_size=self.vocabulary_size(),
                 first=len(SPECIAL),
             ),
-            more={
-                "masked_accuracy": right / max(1, total),
+            metrics={
+                "masked_accuracy": correct / max(1, total),
                 "masked_nll": nll / max(1, total),
-                **self._pseudo(model, device),
+                **self._pseudo_perplexity(model, device),
             },
         )
 
-    def _measured(self, rows: list[Row]) -> list[Row]:
-        """Evenly spread ones with about :data:`MEASURED` pieces, the shortest first; all where there are no
-        more."""
-        step = max(1, round(sum(len(row.ids) for row in rows) / MEASURED))
+    def _eval_rows(self, rows: list[MaskedLMRow]) -> list[MaskedLMRow]:
+        """Choose evenly spread rows with about :data:`EVAL_PIECES` pieces, sorted by length."""
+        step = max(1, round(sum(len(row.ids) for row in rows) / EVAL_PIECES))
         if step > 1:
-            self.notes.append(f"the loss is measured on every {step}-th of {len(rows)} held-out rows")
+            self.notes.append(f"the held-out loss is measured on one in {step} of {len(rows)} held-out rows")
         return sorted(rows[::step], key=lambda row: len(row.ids))
 
-    def _pseudo(self, model: Any, device: torch.device) -> dict[str, float]:
-        room = self.block.positions - 2
-        lines = [line.cut(0, room) for document in self.test for line in document]
-        chosen = [lines[i] for i in spread([len(line) for line in lines], self.pseudo_lines)]
+    def _pseudo_perplexity(self, model: BertModels, device: torch.device) -> dict[str, float]:
+        room = self.sizes.positions - 2
+        lines = [line.slice(0, room) for document in self.test for line in document]
+        chosen = [lines[i] for i in spread_lines([len(line) for line in lines], self.pseudo_lines)]
         if not chosen:
             return {}
 
-        def scores(shown: Tensor, places: Tensor) -> Tensor:
-            states = _encode(model, {"input_ids": shown}).last_hidden_state
-            out: Tensor = model.cls.predictions(states[torch.arange(len(places), device=device), places])
-            return out
+        def scorer(inputs: Tensor, positions: Tensor) -> Tensor:
+            states = _encode(model, {"input_ids": inputs}).last_hidden_state
+            assert states is not None
+            logits: Tensor = model.cls.predictions(
+                states[torch.arange(len(positions), device=device), positions]
+            )
+            return logits
 
         rows = [_single(line).ids for line in chosen]
-        found, pieces = pseudo_perplexity(rows, scores, mask=MASK, first_text=len(SPECIAL), device=device)
+        value, pieces = pseudo_perplexity(rows, scorer, mask=MASK, first_text=len(SPECIAL), device=device)
         self.notes.append(
-            f"pseudo-perplexity a piece (Salazar et al. 2020), over {len(rows)} held-out lines: each piece "
-            "was masked by itself; this is no perplexity and not comparable with one"
+            f"pseudo-perplexity per piece (Salazar et al. 2020) over {len(rows)} held-out lines: each piece was "
+            "masked on its own; it is not a perplexity and not comparable with one"
         )
-        return {"pseudo_perplexity": found, "pseudo_lines": len(rows), "pseudo_pieces": pieces}
+        return {"pseudo_perplexity": value, "pseudo_lines": len(rows), "pseudo_pieces": pieces}
 
-    def save(self, model: Any, folder: Path) -> None:
-        model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-
-    def vocabulary_size(self) -> int:
-        return len(self.tokenizer)
-
-    def encoder_parameters(self, model: Any) -> int:
+    def encoder_parameters(self, model: BertModels) -> int:
         return sum(p.numel() for p in model.bert.parameters())
 
 
-def _encode(model: Any, tensors: dict[str, Tensor]) -> Any:
-    takes = ("input_ids", "attention_mask", "token_type_ids")
-    return model.bert(**{k: tensors[k] for k in takes if k in tensors})
+def _encode(model: BertModels, tensors: dict[str, Tensor]) -> BaseModelOutputWithPoolingAndCrossAttentions:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    output: BaseModelOutputWithPoolingAndCrossAttentions = model.bert(
+        **{k: tensors[k] for k in names if k in tensors}
+    )
+    return output
 
 
-def _predict(model: Any, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (N, V) and the true pieces (N,) where there is a label: nothing is computed elsewhere."""
+def _predict(model: BertModels, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (N, V) and true pieces (N,) at the labelled positions; nothing is computed elsewhere."""
     at = labels != IGNORE_INDEX
     return model.cls.predictions(states[at]).float(), labels[at]
 
 
-def _single(row: Pieces) -> Row:
+def _single(row: TokenSequence) -> MaskedLMRow:
     ids = np.concatenate([[CLS], row.ids, [SEP]])
-    return Row(ids, np.zeros_like(ids), int(row.words.sum()))
+    return MaskedLMRow(ids, np.zeros_like(ids), int(row.words.sum()))
 
 
-def mask(ids: np.ndarray, *, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """What is shown and what is to be predicted (``IGNORE_INDEX`` elsewhere), for (B, S) ids of ``size`` kinds.
+def choose_pieces(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Choose 15 % of the pieces of each row, rounded, at least one if there is any.
 
-    In each row 15 % of the pieces of text, rounded, at least one; special and unknown ones never.
+    Example for one row of 5 positions whose ends are special tokens: draws .7 .2 .9 become 2.0 .7 .2 .9 2.0, so
+    the ranks are 3 1 0 2 4; round(0.15 * 3) = 0, hence one piece is chosen, the one with rank 0.
+
+    Args:
+        text: (B, S) Bool, pieces of text.
+        rng: one draw per position.
+
+    Returns:
+        (B, S) Bool.
     """
-    text = ids >= len(SPECIAL)
-    rank = np.where(text, rng.random(ids.shape), 2.0).argsort(1).argsort(1)
+    # 2.0 sorts positions that may not be chosen behind all others; argsort of argsort gives ranks
+    rank = np.where(text, rng.random(text.shape), 2.0).argsort(1).argsort(1)
     count = np.maximum(1, np.round(CHOSEN * text.sum(1)))[:, None]
-    chosen = text & (rank < count)
+    chosen: np.ndarray = text & (rank < count)
+    return chosen
+
+
+def mask(ids: np.ndarray, *, vocabulary_size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Mask pieces for training; special and unknown pieces are never masked.
+
+    Args:
+        ids: (B, S).
+        vocabulary_size: random pieces are drawn from all that are not special.
+        rng: draws pieces and replacements.
+
+    Returns:
+        (B, S) inputs, and (B, S) labels with ``IGNORE_INDEX`` where nothing is predicted.
+    """
+    chosen = choose_pieces(ids >= len(SPECIAL), rng)
+    # one draw decides per position: [0, 0.8) [MASK], [0.8, 0.9) unchanged, [0.9, 1) a random piece
     how = rng.random(ids.shape)
-    shown = np.where(chosen & (how < MASKED), MASK, ids)
-    instead = rng.integers(len(SPECIAL), max(size, len(SPECIAL) + 1), ids.shape)
-    shown = np.where(chosen & (how >= 1 - RANDOM), instead, shown)
-    return shown, np.where(chosen, ids, IGNORE_INDEX)
+    inputs = np.where(chosen & (how < MASKED), MASK, ids)
+    random_pieces = rng.integers(len(SPECIAL), max(vocabulary_size, len(SPECIAL) + 1), ids.shape)
+    inputs = np.where(chosen & (how >= 1 - RANDOM), random_pieces, inputs)
+    return inputs, np.where(chosen, ids, IGNORE_INDEX)
 
 
 def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
-    """The pieces of text of each row numbered; those whose number is ``offset`` modulo the rounds masked."""
+    """Mask every seventh piece of text of each row, beginning with piece number ``offset``.
+
+    Example: ``[CLS] a b c d e f g h [SEP]`` with offset 0 masks a and h; over the seven offsets every piece is
+    masked exactly once.
+
+    Returns:
+        (B, S) inputs and labels, as for :func:`mask`.
+    """
     text = ids >= len(SPECIAL)
     chosen = text & ((text.long().cumsum(1) - 1) % ROUNDS == offset)
     return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, IGNORE_INDEX)

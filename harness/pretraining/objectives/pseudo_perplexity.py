@@ -1,63 +1,71 @@
-"""Pseudo-perplexity (Salazar et al. 2020, section 2): every piece masked by itself, all others shown ::
+"""Pseudo-perplexity (Salazar et al. 2020, section 2): each piece masked on its own, all others shown ::
 
     exp( - sum_t log p(w_t | w without t) / T )
 
-The scores of the pieces of a text are no factors of its probability, so this is no perplexity and not to be
-compared with one; between masked language models of one vocabulary it may be.
+The conditional probabilities do not factorise the probability of the text, so this is not a perplexity and
+must not be compared with one. It is comparable between masked language models with the same vocabulary.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from harness.pretraining.base import MAX_EXPONENT
+
 ROWS = 256
 """Rows that are scored at once."""
-Scores = Callable[[Tensor, Tensor], Tensor]
+MAX_TOKENS = 100_000
+"""Maximum number of tokens that the model reads: a line of n pieces is read n times."""
+Scorer: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
-UNITS = 100_000
-"""Most tokens that are shown to the model: a line is as many rows as it has pieces."""
+def spread_lines(lengths: Sequence[int], count: int) -> list[int]:
+    """Choose at most ``count`` evenly spread lines; fewer if they would exceed :data:`MAX_TOKENS`.
 
-
-def spread(lengths: Sequence[int], most: int) -> list[int]:
-    """Numbers of at most ``most`` lines of these ``lengths``, evenly spread; fewer, but one, when they are so
-    long that together they would take more than :data:`UNITS`."""
-    chosen = _even(len(lengths), most)
+    Example: 10 lines of 200 pieces and count 6: the 6 lines 0 1 3 5 6 8 would take 6 * 200^2 = 240,000 tokens,
+    so 6 * 100,000 // 240,000 = 2 lines are chosen, 0 and 5.
+    """
+    chosen = _evenly(len(lengths), count)
     cost = sum(lengths[i] ** 2 for i in chosen)
-    return chosen if cost <= UNITS else _even(len(lengths), max(1, len(chosen) * UNITS // cost))
+    return chosen if cost <= MAX_TOKENS else _evenly(len(lengths), max(1, len(chosen) * MAX_TOKENS // cost))
 
 
-def _even(count: int, most: int) -> list[int]:
-    return sorted({int(i * count / most) for i in range(most)}) if count > most else list(range(count))
+def _evenly(total: int, count: int) -> list[int]:
+    return sorted({int(i * total / count) for i in range(count)}) if total > count else list(range(total))
 
 
 @torch.no_grad()
 def pseudo_perplexity(
-    rows: Sequence[np.ndarray], scores: Scores, *, mask: int, first_text: int, device: torch.device
+    rows: Sequence[np.ndarray], scorer: Scorer, *, mask: int, first_text: int, device: torch.device
 ) -> tuple[float, int]:
-    """Pseudo-perplexity per piece, and how many pieces it is over.
+    """Compute the pseudo-perplexity per piece.
 
     Args:
         rows: ids of each text with its special tokens.
-        scores: of (B, S) shown ids the (B, V) scores at the (B,) places.
-        mask: id that hides a piece.
-        first_text: ids from this one on are pieces of text; others are not predicted.
-        device: the model's.
+        scorer: maps (B, S) ids and (B,) positions to the (B, V) logits at these positions.
+        mask: id of the mask token.
+        first_text: ids from this one on are pieces of text; lower ids are not predicted.
+        device: the model's device.
+
+    Returns:
+        The pseudo-perplexity, and the number of pieces.
     """
     nll, total = 0.0, 0
     for row in rows:
-        whole = torch.from_numpy(row)
-        places = (whole >= first_text).nonzero().flatten()
-        for part in places.split(ROWS):
-            shown = whole.repeat(len(part), 1)
-            shown[torch.arange(len(part)), part] = mask
-            logits = scores(shown.to(device), part.to(device)).float()
-            nll += float(F.cross_entropy(logits, whole[part].to(device), reduction="sum"))
-        total += len(places)
-    return math.exp(min(700.0, nll / total)) if total else math.nan, total
+        ids = torch.from_numpy(row)
+        positions = (ids >= first_text).nonzero().flatten()
+        for part in torch.split(positions, ROWS):
+            # one copy of the row per position; in copy k the k-th position is masked
+            inputs = ids.repeat(len(part), 1)
+            inputs[torch.arange(len(part)), part] = mask
+            logits = scorer(inputs.to(device), part.to(device)).float()
+            nll += float(F.cross_entropy(logits, ids[part].to(device), reduction="sum"))
+        total += len(positions)
+    return math.exp(min(MAX_EXPONENT, nll / total)) if total else math.nan, total

@@ -1,24 +1,36 @@
-"""What the objectives over sub-words share: the block's sizes, tokenised documents, and packing them."""
+"""Shared parts of the subword objectives: model sizes, tokenized lines, packing lines into rows, batching."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.data.text import split_words
 from harness.errors import HarnessError
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import BertConfig
+
 POOL = 16
-"""Batches that are sorted by length together."""
+"""Number of batches that are sorted by length together."""
+PACKINGS: dict[str, float] = {"mixed": 0.5, "document": 1.0, "line": 0.0}
+"""How rows are made: the share of documents whose neighbouring lines are joined."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Sizes of a transformer: ``layers``, ``width``, ``heads``, the width of its ``feed_forward`` part, its
-    ``activation`` (a name that transformers knows), ``dropout`` everywhere, and most ``positions`` of a row.
+class TransformerSizes:
+    """Sizes of a transformer.
+
+    Attributes:
+        layers, heads: number of layers and of attention heads per layer.
+        width, feed_forward: hidden size of the layers and of their feed-forward part.
+        positions: maximum row length.
+        activation: a name that transformers knows.
+        dropout: used everywhere.
     """
 
     layers: int
@@ -33,38 +45,45 @@ class Block:
         for name in ("layers", "width", "heads", "feed_forward", "positions"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise HarnessError(f"encoder.{name}={value!r}: a whole number, at least 1, is wanted")
+                raise HarnessError(f"encoder.{name}={value!r}: expected a whole number of at least 1")
         if self.width % self.heads:
             raise HarnessError(
                 f"encoder.width={self.width}: must be a multiple of encoder.heads={self.heads}"
             )
         if not 0 <= self.dropout < 1:
-            raise HarnessError(f"encoder.dropout={self.dropout}: a rate in [0, 1) is wanted")
+            raise HarnessError(f"encoder.dropout={self.dropout}: must be in [0, 1)")
         from transformers.activations import ACT2FN
 
         if self.activation not in ACT2FN:
-            raise HarnessError(f"encoder.activation={self.activation}: gelu, gelu_new, relu, ... is wanted")
+            raise HarnessError(
+                f"encoder.activation={self.activation}: unknown; use gelu, gelu_new, relu, ..."
+            )
 
-    def bert(self, **more: Any) -> Any:
-        """BERT's configuration with a block of these sizes, and what ``more`` says."""
+    def bert_config(self, **options: object) -> BertConfig:
+        """BERT's configuration with these sizes and further ``options``."""
         from transformers import BertConfig
 
-        return BertConfig(
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            intermediate_size=self.feed_forward,
-            hidden_act=self.activation,
-            hidden_dropout_prob=self.dropout,
-            attention_probs_dropout_prob=self.dropout,
-            max_position_embeddings=self.positions,
-            **more,
-        )
+        sizes: dict[str, object] = {
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.feed_forward,
+            "hidden_act": self.activation,
+            "hidden_dropout_prob": self.dropout,
+            "attention_probs_dropout_prob": self.dropout,
+            "max_position_embeddings": self.positions,
+        }
+        return BertConfig(**sizes, **options)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """A tokenised text: ``ids`` (S,) and, for each token, how many words of the text begin in it (S,)."""
+class TokenSequence:
+    """A tokenized text.
+
+    Attributes:
+        ids: (S,) int64.
+        words: (S,) int64, number of words of the text that begin in each token.
+    """
 
     ids: np.ndarray
     words: np.ndarray
@@ -72,115 +91,166 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def cut(self, start: int, stop: int) -> Pieces:
-        return Pieces(self.ids[start:stop], self.words[start:stop])
+    def slice(self, start: int, stop: int) -> TokenSequence:
+        return TokenSequence(self.ids[start:stop], self.words[start:stop])
 
     @classmethod
-    def join(cls, parts: Sequence[Pieces]) -> Pieces:
+    def join(cls, parts: Sequence[TokenSequence]) -> TokenSequence:
         return cls(np.concatenate([p.ids for p in parts]), np.concatenate([p.words for p in parts]))
 
 
 def unigram_nll(
-    train: Iterable[np.ndarray], asked: Iterable[np.ndarray], *, size: int, first: int = 0
+    train: Iterable[np.ndarray], test: Iterable[np.ndarray], *, vocabulary_size: int, first: int = 0
 ) -> float:
-    """Nats that the tokens' own frequencies give a text, summed: what a model that reads anything is below.
+    """Nats of a text under the unigram distribution of the training text: a baseline for any model.
+
+    Example: with vocabulary 3 and training text ``0 0 1``, the counts plus one are 3, 2, 1, so the test text
+    ``0 2`` has -log(3/6) - log(1/6) = 2.48 nats.
 
     Args:
-        train, asked: ids (S,) of the training text and of the held-out one.
-        size: of the vocabulary; one is added to each count.
-        first: tokens below are special, and neither counted nor asked.
+        train, test: token ids (S,) of the training and of the held-out text.
+        vocabulary_size: one is added to the count of every token.
+        first: lower ids are special tokens, which do not count in either text.
     """
-    counts, wanted = (
-        np.bincount(np.concatenate([np.zeros(0, np.int64), *part]), minlength=size)[first:]
-        for part in (train, asked)
+    train_counts, test_counts = (
+        np.bincount(np.concatenate([np.zeros(0, np.int64), *part]), minlength=vocabulary_size)[first:]
+        for part in (train, test)
     )
-    return float(-(wanted * np.log((counts + 1) / (counts + 1).sum())).sum())
+    log_probabilities = np.log((train_counts + 1) / (train_counts + 1).sum())
+    return float(-(test_counts * log_probabilities).sum())
 
 
-def tokenise(backend: Any, texts: Sequence[str]) -> list[Pieces]:
-    """Pieces of each text by a ``tokenizers.Tokenizer``, no special tokens."""
+def tokenize_texts(backend: Tokenizer, texts: Sequence[str]) -> list[TokenSequence]:
+    """Tokenize each text without special tokens."""
     return [
-        Pieces(np.array(e.ids, dtype=np.int64), beginnings(text, [end for _, end in e.offsets]))
+        TokenSequence(np.array(e.ids, dtype=np.int64), count_word_starts(text, [end for _, end in e.offsets]))
         for text, e in zip(texts, backend.encode_batch(list(texts), add_special_tokens=False), strict=True)
     ]
 
 
-def beginnings(text: str, ends: Sequence[int]) -> np.ndarray:
-    """For each token how many words begin in it, given where the tokens end in ``text``: (S,)."""
+def count_word_starts(text: str, ends: Sequence[int]) -> np.ndarray:
+    """Count the words that begin in each token.
+
+    Example: ``"ab c, de"`` with tokens ``a|b|c|,|de`` (ends 1, 2, 4, 5, 8). The words begin at 0, 3, 4 and 6. A
+    word begins in the first token that ends after it begins: tokens 0, 2, 3, 4 -> counts [1, 0, 1, 1, 1].
+
+    Args:
+        text: the text.
+        ends: (S,) offset in ``text`` where each token ends.
+
+    Returns:
+        (S,) int64.
+    """
     if not len(ends):
         return np.zeros(0, dtype=np.int64)
     starts = [start for start, _ in split_words(text)]
-    at = np.searchsorted(np.maximum.accumulate(np.asarray(ends)), starts, side="right")
-    return np.bincount(np.minimum(at, len(ends) - 1), minlength=len(ends))
+    # byte-level tokens of one character may all end at the same offset: a running maximum keeps them sorted
+    token = np.searchsorted(np.maximum.accumulate(np.asarray(ends)), starts, side="right")
+    # words after the last token (text that the tokenizer drops) count in the last one
+    return np.bincount(np.minimum(token, len(ends) - 1), minlength=len(ends))
 
 
-def pack(lines: Sequence[Pieces], room: int) -> Iterator[Pieces]:
-    """Neighbouring lines of a document together in rows of at most ``room`` tokens. A line is broken only
-    where it is longer than a row."""
-    row: list[Pieces] = []
+def pack(lines: Sequence[TokenSequence], room: int) -> Iterator[TokenSequence]:
+    """Join neighbouring lines of a document in rows of at most ``room`` tokens.
+
+    A line is split only if it is longer than a row. Example: lines of 2, 3, 4 and 12 tokens with room 5 give
+    rows of 5 (2 + 3), 4, 5, 5 and 2 tokens.
+    """
+    row: list[TokenSequence] = []
     length = 0
     for line in lines:
-        for at in range(0, len(line), room):
-            part = line.cut(at, at + room)
+        for start in range(0, len(line), room):
+            part = line.slice(start, start + room)
             if length + len(part) > room:
-                yield Pieces.join(row)
+                yield TokenSequence.join(row)
                 row, length = [], 0
             row.append(part)
             length += len(part)
     if length:
-        yield Pieces.join(row)
+        yield TokenSequence.join(row)
 
 
-ROWS: dict[str, float] = {"mixed": 0.5, "document": 1.0, "line": 0.0}
-"""How rows are made: the share of the documents whose lines stand together."""
+def pack_documents(
+    documents: Sequence[Sequence[TokenSequence]], join_lines: np.ndarray, room: int
+) -> list[TokenSequence]:
+    """Pack documents into rows of at most ``room`` tokens.
 
-
-def rows_of(documents: Sequence[Sequence[Pieces]], whole: np.ndarray, room: int) -> list[Pieces]:
-    """Rows of at most ``room`` tokens; a document whose ``whole`` is False has one line a row."""
+    Args:
+        documents: lines of each document.
+        join_lines: (documents,) Bool; documents with False get one row per line.
+        room: maximum row length.
+    """
     groups = (
         group
-        for document, together in zip(documents, whole, strict=True)
+        for document, together in zip(documents, join_lines, strict=True)
         for group in ([document] if together else [[line] for line in document])
     )
     return [row for group in groups for row in pack(group, room)]
 
 
-def lines_of(backend: Any, documents: Sequence[Sequence[str]], *, spaced: bool) -> list[list[Pieces]]:
-    """The pieces of each line that has any; ``spaced`` = with the blank that stands before each line but a
-    document's first."""
+def tokenize_lines(
+    backend: Tokenizer, documents: Sequence[Sequence[str]], *, spaced: bool
+) -> list[list[TokenSequence]]:
+    """Tokenize the lines of each document; lines without tokens are dropped.
+
+    Args:
+        backend: the tokenizer.
+        documents: lines of each document.
+        spaced: put a blank before every line but a document's first, as if the lines were joined by blanks.
+    """
     texts = [f" {line}" if spaced and i else line for d in documents for i, line in enumerate(d)]
-    flat = iter(tokenise(backend, texts))
-    return [[p for p in (next(flat) for _ in d) if len(p)] for d in documents]
+    sequences = iter(tokenize_texts(backend, texts))
+    return [[s for s in (next(sequences) for _ in d) if len(s)] for d in documents]
 
 
-def drawn_whole(rows: str, count: int, rng: np.random.Generator, *, epoch: int, long_from: int) -> np.ndarray:
-    """For each of ``count`` documents whether its lines stand together in this pass."""
-    share = ROWS["mixed" if rows == "line" and epoch >= long_from else rows]
-    return rng.random(count) < share
+def draw_joined_documents(
+    packing: str, count: int, rng: np.random.Generator, *, epoch: int, long_rows_after_epoch: int
+) -> np.ndarray:
+    """Draw for each of ``count`` documents whether its lines are joined in this epoch; (count,) Bool.
+
+    With ``packing=line`` half of the documents are joined from epoch ``long_rows_after_epoch`` on.
+    """
+    if packing == "line" and epoch >= long_rows_after_epoch:
+        packing = "mixed"
+    return rng.random(count) < PACKINGS[packing]
 
 
-def batched(lengths: Sequence[int], tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Numbers of rows by batch, in random order: as many rows as make at most ``tokens`` tokens when they are
-    padded to the longest, one at least. Rows of a batch are neighbours in length within pools of
-    :data:`POOL` batches, so that order and padding are both small costs."""
+def batch_by_length(lengths: Sequence[int], tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Group rows into batches in random order.
+
+    A batch takes as many rows as fit into ``tokens`` when padded to its longest row, at least one. Rows are
+    sorted by length within random pools of about :data:`POOL` batches: batches need little padding, and the
+    order remains random.
+
+    Example: a pool with lengths 2 3 3 9 and ``tokens=9`` gives [2 3 3] (3 x 3 tokens) and [9].
+
+    Args:
+        lengths: (rows,) tokens per row.
+        tokens: maximum batch size, padding included.
+        rng: draws the pools and the order of the batches.
+
+    Returns:
+        Row indices of each batch.
+    """
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
-    rows = max(1, int(tokens // max(1.0, float(sizes.mean() if len(sizes) else 1))))
+    rows_per_batch = max(1, int(tokens // max(1.0, float(sizes.mean() if len(sizes) else 1))))
     batches: list[np.ndarray] = []
-    for at in range(0, len(order), POOL * rows):
-        pool = order[at : at + POOL * rows]
+    for at in range(0, len(order), POOL * rows_per_batch):
+        pool = order[at : at + POOL * rows_per_batch]
         pool = pool[np.argsort(sizes[pool], kind="stable")]
         start = 0
         for stop in range(1, len(pool) + 1):
+            # would row `stop`, the longest so far, make the padded batch too large?
             if stop == len(pool) or (stop + 1 - start) * sizes[pool[stop]] > tokens:
                 batches.append(pool[start:stop])
                 start = stop
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def padded(rows: Sequence[np.ndarray], fill: int) -> np.ndarray:
-    """(B, S), filled up on the right."""
-    out = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
+def pad(rows: Sequence[np.ndarray], fill: int) -> np.ndarray:
+    """Stack rows to (B, S), filled up on the right."""
+    padded = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
     for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return out
+        padded[i, : len(row)] = row
+    return padded

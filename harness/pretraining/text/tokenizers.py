@@ -1,31 +1,37 @@
-"""Vocabularies of sub-words made from a corpus: BERT's word pieces and GPT-2's byte pairs.
+"""Subword vocabularies trained on a corpus: BERT's word pieces and GPT-2's byte pairs.
 
-The same lines give the same vocabulary: where the library would number the pieces of one letter in the order
-of a hash table, they are given to it in alphabetical order.
+The same lines give the same vocabulary. Where the library would number single-letter pieces in the order of a
+hash table, they are passed to it in alphabetical order.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 
+if TYPE_CHECKING:
+    from transformers import BertTokenizer, GPT2Tokenizer
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""BERT's special tokens, with ids 0 to 4."""
 END = "<|endoftext|>"
+BYTES = 256
 
 
-def word_piece_tokenizer(lines: Sequence[str], *, size: int, lower: bool, positions: int) -> Any:
-    """A ``BertTokenizer`` whose word pieces were merged by frequency (Wu et al. 2016, section 4.1).
+def word_piece_tokenizer(lines: Sequence[str], *, size: int, lower: bool, positions: int) -> BertTokenizer:
+    """Train a ``BertTokenizer`` whose word pieces are merged by frequency (Wu et al. 2016, section 4.1).
 
     Args:
         lines: the training text.
-        size: most pieces, special ones and single letters included.
+        size: maximum number of pieces, including special tokens and single letters.
         lower: ignore case and accents.
-        positions: longest row.
+        positions: maximum row length.
 
     Raises:
-        HarnessError: the letters alone are more than ``size``.
+        HarnessError: the letters alone exceed ``size``.
     """
     from tokenizers import Tokenizer, models, trainers
     from transformers import BertTokenizer
@@ -35,9 +41,11 @@ def word_piece_tokenizer(lines: Sequence[str], *, size: int, lower: bool, positi
     for line in lines:
         letters.update(rules.normalizer.normalize_str(line))
     inner = sorted(f"##{c}" for c in letters if not c.isspace())
-    least = len(SPECIAL) + 2 * len(inner)
-    if size < least:
-        raise HarnessError(f"encoder.vocabulary={size}: the letters of the corpus alone make {least} pieces")
+    minimum = len(SPECIAL) + 2 * len(inner)  # every letter at the beginning of and within a word
+    if size < minimum:
+        raise HarnessError(
+            f"encoder.vocabulary={size}: the letters of the corpus alone need {minimum} pieces"
+        )
     learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.normalizer, learner.pre_tokenizer = rules.normalizer, rules.pre_tokenizer
     trainer = trainers.WordPieceTrainer(
@@ -53,23 +61,27 @@ def word_piece_tokenizer(lines: Sequence[str], *, size: int, lower: bool, positi
     return BertTokenizer(vocab=vocabulary, do_lower_case=lower, model_max_length=positions)
 
 
-def byte_pair_tokenizer(lines: Sequence[str], *, size: int, positions: int) -> Any:
-    """A ``GPT2Tokenizer`` whose byte pairs were merged by frequency within runs of letters, of digits or of
-    other characters, never across (Radford et al. 2019, section 2.2).
+def byte_pair_tokenizer(lines: Sequence[str], *, size: int, positions: int) -> GPT2Tokenizer:
+    """Train a ``GPT2Tokenizer`` whose byte pairs are merged by frequency.
+
+    Pairs are merged within runs of letters, of digits or of other characters, never across them (Radford et
+    al. 2019, section 2.2).
 
     Args:
         lines: the training text.
-        size: most tokens, the 256 bytes and the end of text included.
-        positions: longest row.
+        size: maximum number of tokens, including the 256 bytes and the end of text.
+        positions: maximum row length.
 
     Raises:
-        HarnessError: ``size`` is less than the bytes take.
+        HarnessError: ``size`` is less than the number of bytes.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import GPT2Tokenizer
 
-    if size < 257:
-        raise HarnessError(f"encoder.vocabulary={size}: the bytes and the end of text alone make 257 tokens")
+    if size < BYTES + 1:
+        raise HarnessError(
+            f"encoder.vocabulary={size}: the bytes and the end of text alone need {BYTES + 1} tokens"
+        )
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     learner.decoder = decoders.ByteLevel()
@@ -81,8 +93,11 @@ def byte_pair_tokenizer(lines: Sequence[str], *, size: int, positions: int) -> A
         show_progress=False,
     )
     learner.train_from_iterator(lines, trainer)
-    import json
-
     model = json.loads(learner.to_str())["model"]
-    merges: Any = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in model["merges"]]
-    return GPT2Tokenizer(vocab=model["vocab"], merges=merges, model_max_length=positions)
+    # a merge is a list in newer versions of the format and "a b" in older ones
+    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in model["merges"]]
+    return GPT2Tokenizer(
+        vocab=model["vocab"],
+        merges=merges,  # type: ignore[arg-type]  # the library's annotation lacks pairs
+        model_max_length=positions,
+    )

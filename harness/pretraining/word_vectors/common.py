@@ -1,6 +1,6 @@
-"""What the makers of word vectors share: sentences of words, vocabulary, checkpoints, and the files.
+"""Shared parts of the word vector pretrainers: sentences, vocabulary, checkpoints, output files.
 
-Imports no torch.
+Does not import torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,27 +21,28 @@ from harness.core.fingerprint import data_fingerprint
 from harness.core.validation import Check, number, optional, truth
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
-from harness.pretraining.base import HeldOut, Run, Seen
-from harness.pretraining.checkpoint_files import Kept
+from harness.pretraining.base import EvalResult, Run
+from harness.pretraining.budget import TrainingProgress
+from harness.pretraining.checkpoint_files import CheckpointFiles
 from harness.pretraining.text.corpus import Document
 
 FORMATS = ("text", "text.gz", "binary")
 NAMES = {"text": "vectors.txt", "text.gz": "vectors.txt.gz", "binary": "vectors.bin"}
-LONGEST = 10_000
-"""Words of a sentence; gensim reads no further, and a corpus without blank lines is one document."""
-Sentence = list[str]
+MAX_SENTENCE = 10_000
+"""Words per sentence: gensim ignores the rest, and a corpus without blank lines is a single document."""
+Sentence: TypeAlias = list[str]
 _count = number(low=1, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SentenceReader:
     """How a corpus becomes sentences of words.
 
     Attributes:
-        lower: words are lower-cased.
-        across_lines: a document is one sentence, so that windows reach across its lines.
-        min_count: rarer words are left out, before windows are laid, as word2vec and GloVe do.
-        max_words: most words kept, the most frequent ones; None = all.
+        lower: lower-case all words.
+        across_lines: a document is one sentence, so that windows extend across its lines.
+        min_count: rarer words are removed before windows are formed, as in word2vec and GloVe.
+        max_words: maximum size of the vocabulary, the most frequent words; None = unlimited.
     """
 
     lower: bool = False
@@ -50,20 +51,22 @@ class Reading:
     max_words: int | None = None
 
     def sentences(self, documents: Iterable[Document]) -> list[Sentence]:
-        """Sentences of words by the common word splitter, none empty."""
-        out = []
+        """Split documents into sentences of words by the common word splitter, none empty."""
+        sentences = []
         for document in documents:
             lines = [self.words(line) for line in document]
             parts = [[w for line in lines for w in line]] if self.across_lines else lines
-            out += [part[at : at + LONGEST] for part in parts for at in range(0, len(part), LONGEST)]
-        return out
+            sentences += [
+                part[at : at + MAX_SENTENCE] for part in parts for at in range(0, len(part), MAX_SENTENCE)
+            ]
+        return sentences
 
     def words(self, line: str) -> Sentence:
         words = [line[a:b] for a, b in split_words(line)]
         return [w.lower() for w in words] if self.lower else words
 
     def vocabulary(self, sentences: Iterable[Sentence], *, where: str = "corpus") -> dict[str, int]:
-        """Count of each word that is kept, the most frequent first, equal ones by the alphabet.
+        """Count the words of the vocabulary, by descending count, then alphabetically.
 
         Raises:
             HarnessError: no word is left.
@@ -71,13 +74,13 @@ class Reading:
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
-        kept = sorted((w for w, n in counts.items() if n >= self.min_count), key=lambda w: (-counts[w], w))
-        if not kept:
+        words = sorted((w for w, n in counts.items() if n >= self.min_count), key=lambda w: (-counts[w], w))
+        if not words:
             raise HarnessError(
-                f"{where}: none of its {len(counts)} words is there {self.min_count} times; lower "
+                f"{where}: none of its {len(counts)} words occurs {self.min_count} times; lower "
                 "encoder.min_count"
             )
-        return {w: counts[w] for w in kept[: self.max_words]}
+        return {w: counts[w] for w in words[: self.max_words]}
 
 
 CHECKS: dict[str, Check] = {
@@ -90,22 +93,21 @@ CHECKS: dict[str, Check] = {
     "max_words": optional(_count),
     "digits": number(low=1, high=17, whole=True),
 }
-"""Of the options of word vectors, by name."""
-Make = TypeVar("Make", bound=Callable[..., None])
+"""Checks of the options of word vectors, by name."""
 
 
-def checked_options(make: Make) -> Make:
-    """Options that reach a constructor have their types and ranges, by :data:`CHECKS`."""
+def checked_options(init: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a constructor so that its keyword options are checked by :data:`CHECKS`."""
 
-    @functools.wraps(make)
-    def checked(self: Any, **options: Any) -> None:
-        make(self, **{k: CHECKS[k](f"encoder.{k}", v) if k in CHECKS else v for k, v in options.items()})
+    @functools.wraps(init)
+    def checked_init(self: object, **options: object) -> None:
+        init(self, **{k: CHECKS[k](f"encoder.{k}", v) if k in CHECKS else v for k, v in options.items()})
 
-    return cast(Make, checked)
+    return checked_init
 
 
 def check_format(form: str) -> None:
-    """Raises HarnessError for a format that is none."""
+    """Raise HarnessError for an unknown format."""
     if form not in FORMATS:
         raise HarnessError(f"encoder.format={form}: {did_you_mean(form, FORMATS)}")
 
@@ -120,14 +122,14 @@ def write_vectors(
         words: of the rows.
         matrix: (words, dim) float32.
         form: ``text``, ``text.gz`` or ``binary`` (word2vec's).
-        digits: significant digits of a number in text; 4 are half precision.
-        header: a first line ``<words> <numbers>`` (word2vec's text; GloVe's has none).
+        digits: significant digits of numbers in text; 4 correspond to half precision.
+        header: write ``<words> <dim>`` first (word2vec's text format has this line, GloVe's does not).
 
     Raises:
-        HarnessError: a number is none: the training diverged.
+        HarnessError: a number is not finite.
     """
     if not np.isfinite(matrix).all():
-        raise HarnessError("diverged: the vectors hold numbers that are not finite; lower encoder.lr")
+        raise HarnessError("diverged: the vectors are not finite; lower encoder.lr")
     path = folder / NAMES[form]
     if form == "binary":
         _write(path, _binary(words, matrix))
@@ -136,9 +138,9 @@ def write_vectors(
     if form == "text":
         _write(path, lines)
         return path
-    # no name and no time in it: the same vectors are the same bytes
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-        packed.writelines(lines)
+    # without file name and time stamp, so that equal vectors give equal bytes
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as compressed:
+        compressed.writelines(lines)
     return path
 
 
@@ -161,71 +163,80 @@ def _lines(words: Sequence[str], matrix: np.ndarray, *, digits: int, header: boo
         yield (form % (word, *row.tolist())).encode()
 
 
-def measured(run: Run, reading: Reading, known: Mapping[str, int], *, why: str) -> HeldOut | None:
-    """What can be said of the held-out documents: no probability, but how many words have no vector."""
+def coverage_result(
+    run: Run, reader: SentenceReader, vocabulary: Mapping[str, int], *, reason: str
+) -> EvalResult | None:
+    """Share of held-out words without a vector; word vectors assign no probability to a text."""
     if not run.corpus.held_out:
         return None
     total = missing = 0
     for document in run.corpus.held_out:
         for line in document:
-            words = reading.words(line)
+            words = reader.words(line)
             total += len(words)
-            missing += sum(w not in known for w in words)
-    return HeldOut(nll=0.0, predicted=0, words=None, unknown=missing / max(1, total), why=why)
+            missing += sum(w not in vocabulary for w in words)
+    return EvalResult(nll=0.0, predicted=0, words=None, unknown_rate=missing / max(1, total), reason=reason)
 
 
-class Keeper:
-    """States of a training: anything that pickles, beside what it belongs to.
+StateT = TypeVar("StateT")
+
+
+class CheckpointManager(Generic[StateT]):
+    """Checkpoints of a state that can be pickled, each marked with the run that it belongs to.
 
     Args:
-        run: its work folder, and how often a state is due to be kept.
-        options: what decides the training beside corpus and seed.
+        run: its work folder, and the interval between checkpoints.
+        options: everything that determines the training besides corpus and seed.
     """
 
-    def __init__(self, run: Run, options: Mapping[str, Any]) -> None:
-        self.kept, self.say = Kept(run.work, stem="state", ending=".pickle"), run.say
+    def __init__(self, run: Run, options: Mapping[str, object]) -> None:
+        self.files = CheckpointFiles(run.work, stem="state", suffix=".pickle")
+        self.report = run.report
         self.key = data_fingerprint([run.corpus.fingerprint, run.seed, dict(options)])
-        self.every = float(run.trainer.get("checkpoint_seconds", 60.0))
+        self.seconds = float(run.trainer.get("checkpoint_seconds", 60.0))
         self._last = time.monotonic()
 
-    def load(self) -> Any:
-        """What was kept last of this training, None when that is nothing. A damaged one is passed over with a
-        warning."""
-        found = self.kept.newest(self._read, say=self.say)
-        return found[1] if found else None
+    def load(self) -> StateT | None:
+        """Load the newest intact state of this run; damaged files are skipped with a warning."""
+        newest = self.files.newest(self._read, report=self.report)
+        return newest[1] if newest else None
 
-    def _read(self, path: Path) -> Any:
+    def _read(self, path: Path) -> StateT | None:
         with path.open("rb") as f:
             key = f.readline()
             if not key.endswith(b"\n"):
-                raise EOFError("it is cut short")
-            return pickle.load(f) if key.decode().strip() == self.key else None
+                raise EOFError("the file is truncated")
+            if key.decode().strip() != self.key:
+                return None
+            state: StateT = pickle.load(f)
+            return state
 
     def due(self) -> bool:
-        return time.monotonic() - self._last >= self.every
+        """Whether it is time for the next checkpoint."""
+        return time.monotonic() - self._last >= self.seconds
 
-    def save(self, state: Any) -> None:
-        """Keep ``state``; of those before it the newest stays."""
-
+    def save(self, state: StateT) -> None:
         def write(path: Path) -> None:
             with path.open("wb") as f:
                 f.write(f"{self.key}\n".encode())
                 pickle.dump(state, f, protocol=5)
 
-        self.kept.write(self.kept.last_number() + 1, write)
+        self.files.write(self.files.last_number() + 1, write)
         self._last = time.monotonic()
 
 
-class Reporter:
-    """Says how far a training is, at most every ``log_seconds``."""
+class ProgressReporter:
+    """Reports progress at most every ``log_seconds``."""
 
     def __init__(self, run: Run) -> None:
-        self.say: Callable[[str], None] = run.say
-        self.every = float(run.trainer.get("log_seconds") or 10.0)
+        self.report = run.report
+        self.seconds = float(run.trainer.get("log_seconds") or 10.0)
         self._last = time.monotonic()
 
-    def __call__(self, seen: Seen, used: float, more: str = "") -> None:
-        if time.monotonic() - self._last >= self.every:
+    def __call__(self, progress: TrainingProgress, used: float, suffix: str = "") -> None:
+        if time.monotonic() - self._last >= self.seconds:
             self._last = time.monotonic()
-            rate = seen.tokens / max(seen.seconds, 1e-9)
-            self.say(f"{used:4.0%}  {seen.tokens:,} words, {seen.seconds:.0f} s, {rate:,.0f} words/s{more}")
+            speed = progress.tokens / max(progress.seconds, 1e-9)
+            self.report(
+                f"{used:4.0%}  {progress.tokens:,} words, {progress.seconds:.0f} s, {speed:,.0f} words/s{suffix}"
+            )

@@ -1,8 +1,8 @@
 """word2vec (Mikolov et al. 2013a and b): skip-gram and CBOW with negative sampling, trained by gensim.
 
-Trained in blocks of at most :data:`BLOCK` words, documents in a new order every pass; the rate falls linearly
-with the share of the budget that is used. One thread and a vocabulary in an order of our own, so the same
-seed gives the same bits.
+Trained in blocks of at most :data:`BLOCK` words, with the documents in a new order in every epoch; the learning
+rate falls linearly with the share of the budget that is used. One thread and a vocabulary in a fixed order make
+the result a function of the seed, bit for bit.
 """
 
 from __future__ import annotations
@@ -11,44 +11,86 @@ import contextlib
 import logging
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from harness.errors import HarnessError, did_you_mean
-from harness.pretraining.base import Budget, Outcome, Run, Seen
+from harness.pretraining.base import Outcome, Run
+from harness.pretraining.budget import Budget, TrainingProgress
 from harness.pretraining.word_vectors.common import (
-    Keeper,
-    Reading,
-    Reporter,
+    CheckpointManager,
+    ProgressReporter,
     Sentence,
+    SentenceReader,
     check_format,
     checked_options,
-    measured,
+    coverage_result,
     write_vectors,
 )
 
 BLOCK = 10_000
-"""Words that are handed over at once: a step."""
+"""Words that gensim receives at once: one step."""
 OBJECTIVES = ("skipgram", "cbow")
-WHY = "negative sampling gives no probability of a text"
+NO_PERPLEXITY = "negative sampling assigns no probability to a text"
+
+
+class GensimVectors(Protocol):
+    """The vectors of a gensim model; ``vectors_vocab`` and ``vectors_ngrams`` are fastText's."""
+
+    vectors: np.ndarray
+    vectors_vocab: np.ndarray
+    vectors_ngrams: np.ndarray
+    index_to_key: list[str]
+
+    def __len__(self) -> int: ...
+
+    def adjust_vectors(self) -> None: ...
+
+
+class GensimModel(Protocol):
+    """The part of gensim's ``Word2Vec`` and ``FastText`` that is used here."""
+
+    wv: GensimVectors
+    syn1neg: np.ndarray
+    vector_size: int
+    seed: int
+    workers: int
+    min_count: int
+    random: np.random.RandomState
+    corpus_total_words: int
+
+    def build_vocab(self, sentences: Sequence[Sentence], *, update: bool, min_count: int) -> None: ...
+
+    def build_vocab_from_freq(self, word_freq: dict[str, int], *, corpus_count: int) -> None: ...
+
+    def train(
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        total_examples: int,
+        epochs: int,
+        start_alpha: float,
+        end_alpha: float,
+        report_delay: float,
+    ) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What gensim is told.
+class NegativeSampling:
+    """Hyperparameters of skip-gram and CBOW with negative sampling.
 
     Attributes:
         objective: ``skipgram`` or ``cbow``.
-        dim: numbers a word.
-        window: most words on either side; each place draws its own from 1 to this.
-        negative: words drawn for each real one.
-        exponent: of the words' counts in that draw.
-        sample: words more frequent than this share are thinned out; 0 = none.
-        lr, min_lr: the rate at the start and at the end.
+        dim: size of a vector.
+        window: maximum distance on either side; each position draws its window from 1 to this.
+        negative: negative samples per positive example.
+        exponent: of the word counts in the noise distribution.
+        sample: subsampling threshold of frequent words; 0 = off.
+        lr, min_lr: learning rate at the start and at the end.
     """
 
     objective: str = "skipgram"
@@ -66,8 +108,8 @@ class Settings:
                 f"encoder.objective={self.objective}: {did_you_mean(self.objective, OBJECTIVES)}"
             )
 
-    def gensim(self, *, seed: int) -> dict[str, Any]:
-        """Arguments of gensim's models; words are kept and in order before they get there."""
+    def gensim(self, *, seed: int) -> dict[str, object]:
+        """Arguments of gensim's models; the vocabulary is selected and sorted before it is passed."""
         return {
             "sg": int(self.objective == "skipgram"),
             "hs": 0,
@@ -88,12 +130,12 @@ class Settings:
 
 
 def fixed_hash(word: str) -> int:
-    """The same in every process, which Python's own is not."""
+    """A hash that is the same in every process, unlike Python's."""
     return zlib.crc32(word.encode())
 
 
-def gensim_model(name: str, **options: Any) -> Any:
-    """A model of gensim by the name of its class.
+def gensim_model(name: str, **options: object) -> GensimModel:
+    """Build a gensim model by the name of its class.
 
     Raises:
         HarnessError: gensim is not installed.
@@ -104,16 +146,23 @@ def gensim_model(name: str, **options: Any) -> Any:
         raise HarnessError(
             f"gensim cannot be imported ({e}): pip install 'transfer-harness[pretrain]'"
         ) from e
-    return getattr(models, name)(**options)
+    model: GensimModel = getattr(models, name)(**options)
+    return model
+
+
+def train_block(model: GensimModel, block: Sequence[Sentence], *, lr: float) -> None:
+    """Train gensim's model on some sentences at a constant learning rate."""
+    model.train(block, total_examples=len(block), epochs=1, start_alpha=lr, end_alpha=lr, report_delay=1e9)
 
 
 class Word2Vec:
     """A :class:`harness.pretraining.base.Pretrainer`.
 
     Args:
-        objective, dim, window, negative, exponent, sample, lr, min_lr: see :class:`Settings`.
-        epochs: passes when there is no budget.
-        min_count, max_words, lower, across_lines: see :class:`~harness.pretraining.word_vectors.common.Reading`.
+        objective, dim, window, negative, exponent, sample, lr, min_lr: see :class:`NegativeSampling`.
+        epochs: passes over the corpus if no budget is given.
+        min_count, max_words, lower, across_lines: see
+            :class:`~harness.pretraining.word_vectors.common.SentenceReader`.
         format, digits: see :func:`~harness.pretraining.word_vectors.common.write_vectors`; text has a header.
     """
 
@@ -121,76 +170,70 @@ class Word2Vec:
 
     @checked_options
     def __init__(
-        self,
-        *,
-        objective: str = "skipgram",
-        dim: int = 100,
-        window: int = 5,
-        negative: int = 5,
-        exponent: float = 0.75,
-        sample: float = 1e-3,
-        lr: float = 0.025,
-        min_lr: float = 1e-4,
-        epochs: float = 5.0,
-        min_count: int = 5,
-        max_words: int | None = None,
-        lower: bool = False,
-        across_lines: bool = True,
-        format: str = "text",
-        digits: int = 6,
-    ) -> None:
+        self, *, objective: str = "skipgram", dim: int = 100, window: int = 5, negative: int = 5,
+        exponent: float = 0.75, sample: float = 1e-3, lr: float = 0.025, min_lr: float = 1e-4,
+        epochs: float = 5.0, min_count: int = 5, max_words: int | None = None, lower: bool = False,
+        across_lines: bool = True, format: str = "text", digits: int = 6,
+    ) -> None:  # fmt: skip
         check_format(format)
-        self.settings = Settings(objective, dim, window, negative, exponent, sample, lr, min_lr)
-        self.reading = Reading(lower, across_lines, min_count, max_words)
+        self.sgns = NegativeSampling(objective, dim, window, negative, exponent, sample, lr, min_lr)
+        self.reader = SentenceReader(lower, across_lines, min_count, max_words)
         self.epochs, self.form, self.digits = epochs, format, digits
 
     def pretrain(self, run: Run) -> Outcome:
-        """See the module."""
-        sentences = self.reading.sentences(run.corpus.train)
-        counts = self.reading.vocabulary(sentences)
-        trained = train(
+        """Train within the budget and write the vectors."""
+        sentences = self.reader.sentences(run.corpus.train)
+        counts = self.reader.vocabulary(sentences)
+        state = train(
             sentences,
             run,
             counts=counts,
-            make=lambda: self.model(seed=run.seed),
-            options=self.options(),
-            settings=self.settings,
+            build=lambda: self.build(seed=run.seed),
+            options=self.training_options(),
+            sgns=self.sgns,
             budget=run.budget.or_epochs(self.epochs),
         )
-        self.write(trained.model, run.folder)
+        self.write(state.model, run.folder)
+        encoder_parameters = state.model.wv.vectors.size + self.ngram_parameters(state.model)
         return Outcome(
-            seen=trained.seen,
-            epochs=trained.seen.tokens / sum(map(len, sentences)),
-            parameters=trained.model.wv.vectors.size + trained.model.syn1neg.size + self.more(trained.model),
-            encoder_parameters=trained.model.wv.vectors.size + self.more(trained.model),
+            progress=state.progress,
+            epochs=state.progress.tokens / sum(map(len, sentences)),
+            parameters=encoder_parameters + state.model.syn1neg.size,
+            encoder_parameters=encoder_parameters,
             vocabulary=len(counts),
-            held_out=measured(run, self.reading, counts, why=WHY),
+            held_out=coverage_result(run, self.reader, counts, reason=NO_PERPLEXITY),
         )
 
-    def options(self) -> dict[str, Any]:
-        """All that decides the training."""
-        return asdict(self.settings) | asdict(self.reading)
+    def training_options(self) -> dict[str, object]:
+        """Everything that determines the training besides corpus and seed."""
+        return asdict(self.sgns) | asdict(self.reader)
 
-    def model(self, *, seed: int) -> Any:
-        """gensim's model without a vocabulary."""
-        return gensim_model("Word2Vec", **self.settings.gensim(seed=seed))
+    def build(self, *, seed: int) -> GensimModel:
+        """Build gensim's model without a vocabulary."""
+        return gensim_model("Word2Vec", **self.sgns.gensim(seed=seed))
 
-    def write(self, model: Any, folder: Path) -> None:
+    def write(self, model: GensimModel, folder: Path) -> None:
         write_vectors(
             folder, model.wv.index_to_key, model.wv.vectors, form=self.form, digits=self.digits, header=True
         )
 
-    def more(self, model: Any) -> int:
-        """Parameters beyond the words' vectors."""
+    def ngram_parameters(self, model: GensimModel) -> int:
+        """Number of parameters besides the vectors of the words."""
         return 0
 
 
 @dataclass(slots=True)
-class Trained:
-    """gensim's model, what it has seen, and where in a pass it is."""
+class TrainingState:
+    """gensim's model and the position in the data; the content of a checkpoint.
 
-    model: Any
-    seen: Seen
+    Attributes:
+        model: gensim's model.
+        progress: what training has consumed.
+        epoch, block: position of the next block.
+    """
+
+    model: GensimModel
+    progress: TrainingProgress
     epoch: int = 0
     block: int = 0
 
@@ -200,73 +243,70 @@ def train(
     run: Run,
     *,
     counts: Mapping[str, int],
-    make: Any,
-    options: Mapping[str, Any],
-    settings: Settings,
+    build: Callable[[], GensimModel],
+    options: Mapping[str, object],
+    sgns: NegativeSampling,
     budget: Budget,
-) -> Trained:
-    """Train a model of gensim within the budget, from a checkpoint where there is one.
+) -> TrainingState:
+    """Train a gensim model within the budget, from the newest checkpoint if there is one.
 
     Args:
         sentences: of words.
         run: seed, work folder, progress.
-        counts: of the words that are kept, in the order of their rows.
-        make: makes the model without a vocabulary.
-        options: what decides the training beside corpus and seed.
-        settings: rates.
+        counts: of the words in the vocabulary, in the order of their rows.
+        build: builds the model without a vocabulary.
+        options: everything that determines the training besides corpus and seed.
+        sgns: learning rates.
         budget: not empty.
     """
-    keeper, tell = Keeper(run, options), Reporter(run)
-    state = keeper.load()
+    checkpoints, report = CheckpointManager[TrainingState](run, options), ProgressReporter(run)
+    state = checkpoints.load()
     total = sum(map(len, sentences))
     with quiet():
         if state is None:
-            state = Trained(make(), Seen())
+            state = TrainingState(build(), TrainingProgress())
             state.model.build_vocab_from_freq(dict(counts), corpus_count=len(sentences))
             state.model.corpus_total_words = total
         else:
-            run.say(f"going on after {state.seen.tokens:,} words")
+            run.report(f"resuming after {state.progress.tokens:,} words")
         blocks: list[list[Sentence]] = []
-        while (used := budget.used(state.seen, tokens_per_epoch=total)) < 1:
+        while (used := budget.used(state.progress, tokens_per_epoch=total)) < 1:
             if not blocks:
                 blocks = list(_blocks(sentences, seed=run.seed, epoch=state.epoch))
-            left = budget.tokens_left(state.seen, tokens_per_epoch=total)
-            _step(state, _cut(blocks[state.block], left), settings=settings, used=used)
+            left = budget.tokens_left(state.progress, tokens_per_epoch=total)
+            _step(state, _truncate(blocks[state.block], left), sgns=sgns, used=used)
             if state.block == len(blocks):
                 state.epoch, state.block, blocks = state.epoch + 1, 0, []
-            if keeper.due():
-                keeper.save(state)
-            tell(state.seen, used)
+            if checkpoints.due():
+                checkpoints.save(state)
+            report(state.progress, used)
     return state
 
 
-def _cut(block: list[Sentence], words: int | None) -> list[Sentence]:
-    """The first ``words`` of a block; all of it where that is None."""
+def _truncate(block: list[Sentence], words: int | None) -> list[Sentence]:
+    """The first ``words`` words of a block; None = all."""
     if words is None or words >= sum(map(len, block)):
         return block
-    out: list[Sentence] = []
+    truncated: list[Sentence] = []
     for sentence in block:
-        out.append(sentence[:words])
-        words -= len(out[-1])
+        truncated.append(sentence[:words])
+        words -= len(truncated[-1])
         if not words:
             break
-    return out
+    return truncated
 
 
-def _step(state: Trained, block: list[Sentence], *, settings: Settings, used: float) -> None:
+def _step(state: TrainingState, block: list[Sentence], *, sgns: NegativeSampling, used: float) -> None:
     begin = time.perf_counter()
-    rate = settings.lr + (settings.min_lr - settings.lr) * used
     words = sum(map(len, block))
-    state.model.train(
-        block, total_examples=len(block), epochs=1, start_alpha=rate, end_alpha=rate, report_delay=1e9
-    )
+    train_block(state.model, block, lr=sgns.lr + (sgns.min_lr - sgns.lr) * used)
     seconds = time.perf_counter() - begin
-    state.seen = state.seen.add(tokens=words, words=words, seconds=seconds)
+    state.progress = state.progress.add(tokens=words, words=words, seconds=seconds)
     state.block += 1
 
 
 def _blocks(sentences: Sequence[Sentence], *, seed: int, epoch: int) -> Iterator[list[Sentence]]:
-    """The sentences of a pass in random order, in blocks."""
+    """Yield the sentences of an epoch in random order, in blocks of at most :data:`BLOCK` words."""
     block: list[Sentence] = []
     words = 0
     for number in np.random.default_rng([seed, epoch]).permutation(len(sentences)).tolist():
@@ -282,7 +322,7 @@ def _blocks(sentences: Sequence[Sentence], *, seed: int, epoch: int) -> Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """gensim finds blocks, or little text, worth a warning each time."""
+    """Silence gensim, which warns about every small block."""
     logger = logging.getLogger("gensim")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -41,7 +41,13 @@ class Member:
 
     def command(self, corpus: str, output: str) -> list[str]:
         """The command after ``harness``."""
-        common = (f"corpus={corpus}", f"output={output}", f"seed={SEED}", "half=true", "trainer.threads=1")
+        common = (
+            f"corpus={corpus}",
+            f"output={output}",
+            f"seed={SEED}",
+            "half_precision=true",
+            "trainer.threads=1",
+        )
         return ["pretrain", *self.options, *common, "trainer.accelerator=cpu", "trainer.logger=none"]
 
 

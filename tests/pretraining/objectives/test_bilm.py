@@ -17,11 +17,13 @@ from harness.encoders.elmo.encoder import load
 from harness.encoders.elmo.files import ElmoOptions, read_options
 from harness.encoders.elmo.weights import read_weights
 from harness.errors import HarnessError
-from harness.pretraining.base import Budget, Outcome, Recipe, Run
-from harness.pretraining.objectives.bilm import BiLMObjective, joined_lines, packed
+from harness.pretraining.base import Outcome, Run
+from harness.pretraining.budget import Budget, Recipe
+from harness.pretraining.objectives.bilm import BiLMObjective, group_rows, join_lines
 from harness.pretraining.objectives.bilm_model import MARKERS, BiLM
 from harness.pretraining.objectives.summed_nll import SummedNLL
 from harness.pretraining.text.corpus import Corpus
+from harness.pretraining.trainer import train
 from tests.helpers.tiny_elmo import PlainElmo
 
 torch.set_num_threads(1)
@@ -88,11 +90,11 @@ def test_both_likelihoods_are_those_of_the_formula(tmp_path: Path) -> None:
     wanted = [plain_nll(made, model, [names[t] for t in row], tmp_path / "m") for row in rows]
     got = torch.where(real, nll, 0.0).sum(1)
     np.testing.assert_allclose(got.numpy(), np.array(wanted).sum(0), rtol=1e-5)
-    held = made.held_out(model)
+    held = made.evaluate(model)
     assert held.nll == pytest.approx(np.array(wanted).sum() / 2, rel=1e-5)
     assert held.words == held.predicted == sum(map(len, rows))
-    assert held.unknown == pytest.approx(1 / held.words)
-    forward, backward = (held.more[f"perplexity_{d}"] for d in ("forward", "backward"))
+    assert held.unknown_rate == pytest.approx(1 / held.words)
+    forward, backward = (held.metrics[f"perplexity_{d}"] for d in ("forward", "backward"))
     assert held.word_perplexity == pytest.approx((forward * backward) ** 0.5, rel=1e-6)
 
 
@@ -162,7 +164,7 @@ def test_probabilities_of_all_classes_sum_to_one(softmax: str) -> None:
     model = model_of(made).eval()
     state = torch.randn(1, TINY.projection_dim)
     every = torch.arange(len(made.words))
-    nll = model._nll(state.expand(len(every), -1), every)
+    nll = model.nll(state.expand(len(every), -1), every)
     assert float((-nll.detach()).exp().sum()) == pytest.approx(1.0, rel=1e-5)
     batch = next(made.batches(seed=0, epoch=0))
     assert made.loss(model, batch, None).mean.requires_grad
@@ -182,10 +184,10 @@ def test_rows_hold_every_word_of_the_corpus_once_a_pass_and_differ_between_passe
 
 def test_rows_are_neighbouring_lines_and_long_lines_are_cut() -> None:
     lines = [np.arange(3), np.arange(3, 5), np.arange(5, 30)]
-    rows = list(joined_lines(lines, 10, np.random.default_rng(0)))
+    rows = list(join_lines(lines, 10, np.random.default_rng(0)))
     assert np.concatenate(rows).tolist() == list(range(30))
     assert max(map(len, rows)) <= 10
-    parts = list(packed([np.arange(0), np.arange(3), np.arange(9)], 4))
+    parts = list(group_rows([np.arange(0), np.arange(3), np.arange(9)], 4))
     assert [[len(r) for r in part] for part in parts] == [[3], [9]]
 
 
@@ -204,7 +206,7 @@ def test_training_writes_a_published_model_that_elmo_reads_and_lowers_the_perple
     outcomes: list[Outcome] = []
     for name, budget in (("none", {"steps": 0}), ("more", {"epochs": 12.0})):
         run = run_of(tmp_path / name, **budget)
-        outcomes.append(objective().pretrain(run))
+        outcomes.append(train(objective(), run))
     first, last = (o.held_out for o in outcomes)
     assert first is not None
     assert last is not None
@@ -227,19 +229,19 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
     folders = []
     for name in ("a", "b"):
         run = run_of(tmp_path / name, steps=3)
-        objective().pretrain(run)
+        train(objective(), run)
         folders.append(run.folder)
     for name in ("weights.hdf5", "softmax.safetensors", "options.json"):
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
 def test_the_configuration_makes_the_objective_and_bad_values_are_refused() -> None:
-    from harness.pretraining.config import checked, compose
-    from harness.pretraining.job import the_pretrainer
+    from harness.pretraining.config import compose, validate_config
+    from harness.pretraining.factories import build_pretrainer
 
     def make(*more: str) -> Any:
-        config = checked(compose(["encoder=elmo", "corpus=c.txt", "output=o", *more]))
-        return the_pretrainer(config["encoder"])
+        config = validate_config(compose(["encoder=elmo", "corpus=c.txt", "output=o", *more]))
+        return build_pretrainer(config["encoder"])
 
     for size in ("mini", "small", "base"):
         assert isinstance(make(f"encoder.size={size}"), BiLMObjective)

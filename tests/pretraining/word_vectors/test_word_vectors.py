@@ -13,10 +13,11 @@ import torch
 
 from harness.data.text import Text
 from harness.errors import HarnessError
-from harness.pretraining.base import Budget, Outcome, Run
+from harness.pretraining.base import Outcome, Run
+from harness.pretraining.budget import Budget
 from harness.pretraining.text.corpus import Corpus
 from harness.pretraining.word_vectors import cooccurrence, glove, word2vec
-from harness.pretraining.word_vectors.common import Keeper, Reading, write_vectors
+from harness.pretraining.word_vectors.common import CheckpointManager, SentenceReader, write_vectors
 from harness.pretraining.word_vectors.cooccurrence import (
     GAP,
     Cooccurrence,
@@ -25,7 +26,7 @@ from harness.pretraining.word_vectors.cooccurrence import (
     parts_for,
 )
 from harness.pretraining.word_vectors.fasttext import FastText
-from harness.pretraining.word_vectors.glove import Fit, GloVe, Settings
+from harness.pretraining.word_vectors.glove import GloVe, GloVeFit, GloVeOptions
 from harness.pretraining.word_vectors.word2vec import Word2Vec
 
 torch.set_num_threads(1)
@@ -101,14 +102,14 @@ def test_blocks_end_with_sentences_and_leave_unknown_words_out(monkeypatch: pyte
     blocks = list(number_blocks([["a", "x", "b"], ["b"], ["a"]], {"a": 0, "b": 1}))
     assert [b.tolist() for b in blocks] == [[0, 1, GAP], [1, GAP, 0, GAP]]
     assert len(pairs_of(np.array([GAP]), window=2, words=2)[0]) == 0
-    assert parts_for(1000, window=10, most=100) == 100
+    assert parts_for(1000, window=10, max_pairs=100) == 100
 
 
 def test_a_step_of_glove_is_adagrad_on_the_gradient_of_the_weighted_squares(tmp_path: Path) -> None:
-    settings = Settings(dim=3, window=2, x_max=2.0, lr=0.1, batch=64, squares=0.5)
+    settings = GloVeOptions(dim=3, window=2, x_max=2.0, lr=0.1, batch=64, squares=0.5)
     table = Cooccurrence(4, window=2, folder=tmp_path)
     table.count([np.array([0, 1, 1, 2, 3, 0, 2])])
-    fit = Fit(4, settings, seed=3)
+    fit = GloVeFit(4, settings, seed=3)
     main, context = (t.clone().requires_grad_() for t in (fit.main, fit.context))
     part = table.part(0)
     loss = torch.zeros(())
@@ -123,7 +124,7 @@ def test_a_step_of_glove_is_adagrad_on_the_gradient_of_the_weighted_squares(tmp_
         assert before.grad is not None
         wanted = before.detach() - 0.1 * before.grad / (0.5 + before.grad**2).sqrt()
         torch.testing.assert_close(now, wanted)
-    assert fit.place.epoch == 1
+    assert fit.position.epoch == 1
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -136,8 +137,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(name: str, t
     for outcome in outcomes:
         assert outcome.held_out is not None
         assert outcome.held_out.word_perplexity is None
-        assert outcome.held_out.why
-        assert outcome.held_out.unknown == pytest.approx(0.5)
+        assert outcome.held_out.reason
+        assert outcome.held_out.unknown_rate == pytest.approx(0.5)
         assert outcome.epochs == pytest.approx(2, rel=0.1)
 
 
@@ -153,22 +154,22 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     whole = run_of(tmp_path / "whole")
     MAKERS[name]().pretrain(whole)
     run = run_of(tmp_path / "killed")
-    monkeypatch.setattr(Keeper, "due", lambda self: True)
-    save, saved = Keeper.save, []
+    monkeypatch.setattr(CheckpointManager, "due", lambda self: True)
+    save, saved = CheckpointManager.save, []
 
-    def save_and_die(self: Keeper, state: Any) -> None:
+    def save_and_die(self: CheckpointManager, state: Any) -> None:
         save(self, state)
         saved.append(1)
         if len(saved) == 5:
             raise Killed
 
-    monkeypatch.setattr(Keeper, "save", save_and_die)
+    monkeypatch.setattr(CheckpointManager, "save", save_and_die)
     with pytest.raises(Killed):
         MAKERS[name]().pretrain(run)
     assert not made(run)
     outcome = MAKERS[name]().pretrain(run)
     assert made(run) == made(whole)
-    assert outcome.seen.steps > 5
+    assert outcome.progress.steps > 5
     assert list(run.work.glob("pairs-*")) == []
 
 
@@ -176,17 +177,17 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(
 def test_a_budget_of_tokens_or_steps_ends_the_training(name: str, tmp_path: Path) -> None:
     maker = MAKERS[name]
     steps = maker().pretrain(run_of(tmp_path / "a", budget=Budget(steps=3)))
-    assert steps.seen.steps == 3
+    assert steps.progress.steps == 3
     few = maker().pretrain(run_of(tmp_path / "b", budget=Budget(tokens=10)))
-    assert few.seen.steps >= 1
-    assert few.seen.tokens >= 10
+    assert few.progress.steps >= 1
+    assert few.progress.tokens >= 10
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_no_steps_are_vectors_as_drawn(name: str, tmp_path: Path) -> None:
     none = run_of(tmp_path / "a", budget=Budget(steps=0))
     outcome = MAKERS[name]().pretrain(none)
-    assert (outcome.seen.steps, outcome.seen.tokens) == (0, 0)
+    assert (outcome.progress.steps, outcome.progress.tokens) == (0, 0)
     assert math.isnan(outcome.loss)
     again, trained = (run_of(tmp_path / n, budget=Budget(steps=s)) for n, s in (("b", 0), ("c", 1)))
     MAKERS[name]().pretrain(again)
@@ -243,13 +244,13 @@ def test_four_digits_are_half_precision_and_words_may_be_anything(tmp_path: Path
 
 def test_words_are_kept_by_count_then_by_the_alphabet_and_windows_may_stay_within_lines() -> None:
     document = ("B a a C", "C b")
-    assert Reading(across_lines=False).sentences([document]) == [["B", "a", "a", "C"], ["C", "b"]]
-    whole = Reading(lower=True, min_count=2, max_words=2)
+    assert SentenceReader(across_lines=False).sentences([document]) == [["B", "a", "a", "C"], ["C", "b"]]
+    whole = SentenceReader(lower=True, min_count=2, max_words=2)
     sentences = whole.sentences([document])
     assert sentences == [["b", "a", "a", "c", "c", "b"]]
     assert whole.vocabulary(sentences) == {"a": 2, "b": 2}
     with pytest.raises(HarnessError, match="min_count"):
-        Reading(min_count=9).vocabulary(sentences)
+        SentenceReader(min_count=9).vocabulary(sentences)
 
 
 @pytest.mark.parametrize(
@@ -282,8 +283,8 @@ def test_vectors_of_words_that_stand_together_are_near(tmp_path: Path) -> None:
 def test_a_budget_in_words_ends_at_the_word(name: str, tmp_path: Path) -> None:
     for n, (budget, words) in enumerate({Budget(tokens=10): 10, Budget(epochs=0.5): None}.items()):
         run = run_of(tmp_path / str(n), budget=budget)
-        total = sum(map(len, Reading().sentences(run.corpus.train)))
-        assert MAKERS[name]().pretrain(run).seen.tokens == (words or math.ceil(total / 2))
+        total = sum(map(len, SentenceReader().sentences(run.corpus.train)))
+        assert MAKERS[name]().pretrain(run).progress.tokens == (words or math.ceil(total / 2))
 
 
 def test_vectors_that_diverged_are_not_written(tmp_path: Path) -> None:
