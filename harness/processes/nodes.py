@@ -44,6 +44,8 @@ from harness.records.record import Record
 DECISION, ERROR, RECORDED = "decision", "error", "recorded"
 ERROR_SECONDS = 2.0
 """How long a rank that lost another waits for that one's error."""
+POLL_SECONDS = 0.5
+"""Between two looks for another rank's error."""
 RECORD_SECONDS = 5.0
 """How long a rank that failed stays: torchrun ends all other processes of a node as soon as one has ended."""
 
@@ -168,9 +170,11 @@ def _exit_after_error(rank: LaunchedRank) -> None:
     """End this process when another rank has failed and this one has not noticed, such as while it waits for the
     others to join. The last lines of the log are the reason in the record."""
     with contextlib.suppress(dist.DistError, RuntimeError):
-        message = rank.wait_for(ERROR)
+        # by polling: a thread that waits in the store keeps all others from using it
+        while not rank.store.check([ERROR]):
+            time.sleep(POLL_SECONDS)
         time.sleep(2 * ERROR_SECONDS)
-        print(message, file=sys.stderr, flush=True)
+        print(rank.wait_for(ERROR), file=sys.stderr, flush=True)
         os._exit(1)
 
 

@@ -35,6 +35,27 @@ def rank_runner(cell: Cell, progress: Progress, world: Any) -> None:
     _FATES[cell.config["fate"]](cell, progress, world)
 
 
+def measured_runner(cell: Cell, progress: Progress, world: Any) -> None:
+    """A real run; each rank notes how many elements of the parameters it holds when training ends."""
+    from harness.processes.lightning import local
+    from harness.training.module import TransferModel
+    from harness.training.run import run_here
+
+    end = TransferModel.on_train_epoch_end
+
+    def note(model: TransferModel) -> None:
+        parameters = list(model.parameters())
+        held = {
+            "local": sum(local(p).numel() for p in parameters),
+            "total": sum(p.numel() for p in parameters),
+        }
+        (cell.folder / f"held-{world.rank}.json").write_text(json.dumps(held))
+        end(model)
+
+    TransferModel.on_train_epoch_end = note  # type: ignore[method-assign]
+    run_here(cell, progress, world)
+
+
 def _mark(cell: Cell) -> None:
     (cell.folder / "died").write_text(repr(time.time()))
 
