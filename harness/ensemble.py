@@ -20,12 +20,12 @@ from typing import Any
 from harness.config.cell_id import identity
 from harness.config.stored import read_config
 from harness.core.fingerprint import data_fingerprint, slug
-from harness.core.instantiate import build
 from harness.core.provenance import git_state, versions
 from harness.data.text import Example
 from harness.errors import HarnessError
+from harness.records.parts import TaskConfig
 from harness.records.predictions import PREDICTIONS, read_predictions, write_predictions
-from harness.records.record import CONFIG, Costs, Record, read_record, write_config, write_record
+from harness.records.record import CONFIG, Costs, Record, read_record, results_of, write_config, write_record
 from harness.task import Averages, Prediction, Splits, Task
 
 STRATEGY = "ensemble"
@@ -36,11 +36,12 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A complete cell: its folder, its record and its resolved configuration."""
+    """A complete cell: its folder, its record, its resolved configuration and its task."""
 
     folder: Path
     record: Record
     config: Mapping[str, Any]
+    task: TaskConfig
 
     @property
     def title(self) -> str:
@@ -104,7 +105,7 @@ def read_member(folder: Path) -> Member:
         read_predictions(folder)
     except (OSError, ValueError, KeyError) as e:  # pyarrow's errors are of these
         raise HarnessError(f"{folder / PREDICTIONS}: cannot be read ({e}); run the cell again") from e
-    return Member(folder, record, config)
+    return Member(folder, record, config, TaskConfig.parse(config["task"]))
 
 
 def _check(members: Sequence[Member]) -> None:
@@ -144,7 +145,7 @@ def _difference(one: Member, other: Member) -> str | None:
 
 def _task(member: Member) -> tuple[Task, Splits]:
     """The members' task with its data read as they read it."""
-    task: Task = build(member.config["task"])
+    task: Task = member.task.build()
     if not isinstance(task, Averages):
         raise HarnessError(f"task {task.name}: predictions of kind {task.kind} cannot be averaged")
     return task, task.splits(limit=member.record.partial)
@@ -254,7 +255,7 @@ def _common(maps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _folder(members: Sequence[Member], record: Record) -> Path:
-    results = members[0].folder.parents[4]
+    results = results_of(members[0].folder)
     for part in (record.task, record.encoder, record.strategy, record.cell):
         results /= slug(part)
     return results / f"seed-{record.seed}"

@@ -12,10 +12,10 @@ import pytest
 
 from harness.cli.ensemble import by_seed
 from harness.cli.main import main
-from harness.core.instantiate import build
 from harness.data.text import Example, Text
 from harness.ensemble import combine
 from harness.errors import HarnessError
+from harness.records.parts import TaskConfig
 from harness.records.predictions import read_predictions, write_predictions
 from harness.records.record import Costs, Record, read_record, write_config, write_record
 from harness.task import Averages, Prediction
@@ -37,8 +37,8 @@ def softmax(scores: Any) -> np.ndarray:
 def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static", **fields: Any) -> Path:
     """A complete cell of ``mini_topic`` whose i-th example of a split has the scores ``scores(i)``."""
     cell = make_cell(folder, "task=mini_topic", f"encoder={encoder}", "strategy=frozen", "limit=6", *more)
-    task = build(cell.config["task"])
-    splits = task.splits(limit=cell.config["limit"])
+    task = cell.task.build()
+    splits = task.splits(limit=cell.options.limit)
     cell.folder.mkdir(parents=True, exist_ok=True)
     kept, scored = {}, {}
     for name, examples in (("dev", splits.dev), ("test", splits.test)):
@@ -58,7 +58,7 @@ def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static
         metric=task.metric,
         dev=scored["dev"],
         test=scored["test"],
-        partial=cell.config["limit"],
+        partial=cell.options.limit,
         data=cell.files["task"][:12],
         n_train=6,
         parameters=10,
@@ -67,7 +67,7 @@ def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static
     )
     for key, value in fields.items():
         setattr(record, key, value)
-    write_config(cell.folder, cell.config)
+    write_config(cell.folder, cell.resolved)
     write_predictions(cell.folder, kept)
     write_record(cell.folder, record)
     return cell.folder
@@ -346,5 +346,5 @@ def test_every_kind_of_task_can_be_averaged() -> None:
         "harness_tasks.classification.task.TextClassification",
         "harness_tasks.tagging.task.Tagging",
     ):
-        assert isinstance(build({"_target_": name, "name": "t"}), Averages)
-    assert isinstance(build({"_target_": "harness_tasks.span_qa.task.SpanQA", "name": "t"}), Averages)
+        assert isinstance(TaskConfig("t", name).build(), Averages)
+    assert isinstance(TaskConfig("t", "harness_tasks.span_qa.task.SpanQA").build(), Averages)

@@ -21,19 +21,18 @@ from harness.adaptation.job import (
     AdaptationTexts,
     AdaptFunction,
     ConfigFunction,
-    EncoderConfig,
     require_texts,
 )
-from harness.config.cell_id import ADAPT_VERSION, identity
-from harness.config.resolve import verify
 from harness.core.cache import Store
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint, files_fingerprint
-from harness.core.instantiate import META, locate
+from harness.core.instantiate import locate
+from harness.encoders.config import EncoderConfig, MemberPath
 from harness.errors import HarnessError
 from harness.pretraining.base import TrainerOptions
 from harness.records.cell import Cell
-from harness.strategies.adapt import OWN_SEED, Adapt, Place, family, files_of, filled, members
+from harness.records.inputs import verify
+from harness.strategies.adapt import ADAPT_VERSION, OWN_SEED, Adapt, files_of, filled, support
 from harness.task import Splits
 
 if TYPE_CHECKING:
@@ -77,13 +76,13 @@ class AdaptedMember:
     """An encoder that is adapted on its own.
 
     Attributes:
-        place: keys that lead to it in the joint encoder's configuration; () = the encoder itself.
+        place: names of members that lead to it in the joint encoder; () = the encoder itself.
         config: its configuration.
         options: how it is adapted, with all values set.
         key: of its folder in the cache.
     """
 
-    place: Place
+    place: MemberPath
     config: EncoderConfig
     options: Adapt
     key: str
@@ -91,9 +90,7 @@ class AdaptedMember:
     @property
     def module(self) -> str:
         """The family's module in :mod:`harness.adaptation`."""
-        member_family = family(self.config)
-        assert member_family is not None
-        return member_family.module
+        return support(self.config).module
 
 
 class Adapter:
@@ -128,26 +125,19 @@ class Adapter:
         seed = cell.seed if adapt.seed == OWN_SEED else int(adapt.seed)
         self.options = replace(adapt, seed=seed)
         fingerprint = self.texts.fingerprint()
-        self.members = [
-            self._member(place, config, fingerprint) for place, config in members(cell.config["encoder"])
-        ]
-        max_gb = max(MIN_CACHE_GB, float(cell.config["feature_cache_gb"]))
+        self.members = [self._member(place, config, fingerprint) for place, config in cell.encoder.leaves()]
+        max_gb = max(MIN_CACHE_GB, cell.options.feature_cache_gb)
         self.store = Store(cell.cache_dir / "adapted", max_bytes=int(max_gb * 1e9))
         self.results: list[AdaptationResult] = []
         self.spent = self.last = self._loading = 0.0
 
-    def _member(self, place: Place, config: EncoderConfig, texts: str) -> AdaptedMember:
+    def _member(self, place: MemberPath, config: EncoderConfig, texts: str) -> AdaptedMember:
         options = filled(config, self.options)
-        if family(config) is None:
-            raise HarnessError(
-                f"strategy.adapt: {config.get('name')} cannot be adapted; remove strategy.adapt"
-            )
+        method = support(config)
         files = files_of(config, self.cell.cache_dir)
         parts = {
-            "encoder": {
-                k: v for k, v in identity(config, group="encoder").items() if k not in (*META, "name")
-            },
-            "target": config["_target_"],
+            "encoder": config.content(),
+            "method": method.decisive(),
             "weights": files_fingerprint(files),
             "adapt": options.to_config(),
             "texts": texts,
@@ -177,7 +167,7 @@ class Adapter:
         begin = time.perf_counter()
         self.results = []
         try:
-            encoder = self._load(self.members, self.cell.config["encoder"], make)
+            encoder = self._load(self.members, self.cell.encoder, make)
         except OSError as e:
             raise HarnessError(
                 f"cache_dir={self.cell.cache_dir}: the adapted encoder cannot be stored there "
@@ -207,7 +197,7 @@ class Adapter:
             self.results.append(AdaptationResult(**json.loads((folder / RESULT).read_text(encoding="utf-8"))))
             member_config = adapted_config(member.config, folder)
             try:
-                return self._load(remaining[1:], _replaced(config, member.place, member_config), make)
+                return self._load(remaining[1:], config.replaced(member.place, member_config), make)
             except Exception as e:
                 self._raise_if_intact(e, member, folder)
                 raise OSError(f"{folder}: was evicted") from e
@@ -253,21 +243,9 @@ class Adapter:
         (folder / RESULT).write_text(json.dumps(result.to_json()), encoding="utf-8")
 
 
-def _replaced(config: EncoderConfig, place: Place, member: EncoderConfig) -> EncoderConfig:
-    """``config`` with the configuration at ``place`` replaced by ``member``."""
-    if not place:
-        return member
-    head, *rest = place
-    nested = config[head]
-    assert isinstance(nested, dict)
-    return {**config, head: _replaced(nested, tuple(rest), member)}
-
-
 def _summary(member: AdaptedMember, texts: AdaptationTexts, result: AdaptationResult) -> str:
-    options, member_family = member.options, family(member.config)
-    objective = member_family.objective if member_family else ""
-    # a place is members, name, members, name, ..
-    name = f"{'/'.join(member.place[1::2])}: " if member.place else ""
+    options, objective = member.options, support(member.config).objective
+    name = f"{'/'.join(member.place)}: " if member.place else ""
     measures = [
         f"{what} on {len(texts.dev)} texts of dev: {result.before[what]:.4g}, then {result.after[what]:.4g}"
         for what in result.before

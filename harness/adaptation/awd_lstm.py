@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness.adaptation.job import AdaptationJob, AdaptationResult, EncoderConfig
+from harness.adaptation.job import AdaptationJob, AdaptationResult
 from harness.adaptation.trainer import (
     ContinuedObjective,
     continue_training,
@@ -31,6 +31,7 @@ from harness.encoders.awd_lstm.checkpoint import write_model
 from harness.encoders.awd_lstm.encoder import AwdLstmEncoder
 from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
 from harness.encoders.awd_lstm.model import AwdLstmLM, Dropouts, Hidden
+from harness.encoders.config import EncoderConfig
 from harness.pretraining.base import EvalResult
 from harness.pretraining.objectives.word_lm import WordLM
 from harness.pretraining.text.packing import count_word_starts
@@ -141,7 +142,8 @@ class ContinuedWordLM(WordLM, ContinuedObjective[AwdLstmLM, Hidden]):
         return word_perplexity(result)
 
 
-def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def adapted_config(encoder: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its files in ``folder``."""
     names = {"weights": "model.safetensors", "vocabulary": "vocabulary.json", "options": "options.json"}
-    return {**config, "path": None, "files": {role: str(folder / name) for role, name in names.items()}}
+    files = {role: str(folder / name) for role, name in names.items()}
+    return encoder.with_options(path=None, files=files)

@@ -14,15 +14,16 @@ from typing import TypeAlias
 import numpy as np
 from torch import Tensor
 
-from harness.adaptation.job import AdaptationJob, AdaptationResult, EncoderConfig
+from harness.adaptation.job import AdaptationJob, AdaptationResult
 from harness.adaptation.trainer import (
     ContinuedObjective,
     continue_training,
     default_recipe,
     word_perplexity,
 )
+from harness.encoders.config import EncoderConfig
 from harness.encoders.elmo.encoder import ElmoEncoder
-from harness.encoders.elmo.files import WEIGHTS, elmo_files
+from harness.encoders.elmo.files import WEIGHTS
 from harness.errors import HarnessError
 from harness.pretraining.base import EvalResult
 from harness.pretraining.objectives.bilm import MAX_EVAL_ROW, MAX_FULL_SOFTMAX, BiLMObjective
@@ -90,7 +91,7 @@ class ContinuedBiLM(BiLMObjective, ContinuedObjective[BiLM, None]):
         """Read the softmax beside the encoder's weights; None if there is none."""
         from safetensors.torch import load_file
 
-        folder = elmo_files(self.job.encoder, self.job.cache_dir)[WEIGHTS].parent
+        folder = self.job.encoder.files(self.job.cache_dir)[WEIGHTS].parent
         if not (folder / SOFTMAX).is_file() or not (folder / VOCABULARY).is_file():
             return None
         try:
@@ -116,6 +117,6 @@ class ContinuedBiLM(BiLMObjective, ContinuedObjective[BiLM, None]):
         return word_perplexity(result)
 
 
-def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def adapted_config(encoder: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its files in ``folder``."""
-    return {**config, "path": str(folder), "files": None}
+    return encoder.with_options(path=str(folder), files=None)

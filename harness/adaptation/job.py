@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
-from harness.core.instantiate import build
 from harness.data.text import Example, Text
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.pretraining.base import TrainerOptions
 from harness.strategies.adapt import Adapt
@@ -22,7 +22,6 @@ MAX_DEV_TEXTS = 1000
 """Number of dev texts that the loss is measured on, the first ones."""
 MIN_STEPS = 10
 """Minimum number of steps per epoch, if there are as many texts: little text gets smaller batches."""
-EncoderConfig: TypeAlias = Mapping[str, object]
 EncoderT = TypeVar("EncoderT", bound="Encoder")
 
 
@@ -95,11 +94,9 @@ class AdaptationJob:
         Raises:
             TypeError: the configuration builds something other than ``kind``.
         """
-        encoder = build(self.encoder, random_init=self.random_init, cache_dir=self.cache_dir)
+        encoder = self.encoder.build(random_init=self.random_init, cache_dir=self.cache_dir)
         if not isinstance(encoder, kind):
-            raise TypeError(
-                f"{self.encoder['_target_']}: built a {type(encoder).__name__}, not a {kind.__name__}"
-            )
+            raise TypeError(f"{self.encoder.target}: built a {type(encoder).__name__}, not a {kind.__name__}")
         return encoder
 
     def report(self, **event: object) -> None:

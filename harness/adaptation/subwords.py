@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.adaptation import word_vectors
-from harness.adaptation.job import AdaptationJob, AdaptationResult, EncoderConfig
+from harness.adaptation.job import AdaptationJob, AdaptationResult
 from harness.adaptation.word_vectors import MIN_COUNT, new_words_note, train_epochs
-from harness.encoders.download import resolve_file
+from harness.encoders.config import EncoderConfig
 from harness.encoders.fasttext.encoder import ZEROS
 from harness.encoders.fasttext.files import is_model
 from harness.encoders.static.vector_files import open_bytes
@@ -34,7 +34,7 @@ def adapt(job: AdaptationJob) -> AdaptationResult:
     Raises:
         HarnessError: a model that gensim cannot continue: a classifier or a compressed model.
     """
-    source, member = resolve_file(job.encoder, job.cache_dir), job.encoder.get("member")
+    source, member = job.encoder.files(job.cache_dir)["file"], job.encoder.text_option("member")
     member = None if member is None else str(member)
     if not is_model(source, member=member):
         return word_vectors.adapt(job)
@@ -92,9 +92,10 @@ def _write(model: GensimModel, path: Path) -> None:
     save_facebook_model(model, str(path))
 
 
-def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def adapted_config(encoder: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its file in ``folder``."""
     if (folder / MODEL).is_file():
-        return {**config, "path": str(folder / MODEL), "url": None, "member": None}
-    unknown = "auto" if config.get("unknown", ZEROS) == ZEROS else config["unknown"]
-    return word_vectors.adapted_config({**config, "unknown": unknown}, folder)
+        return encoder.with_options(path=str(folder / MODEL), url=None, member=None)
+    unknown = encoder.options.get("unknown", ZEROS)
+    changed = encoder.with_options(unknown="auto" if unknown == ZEROS else unknown)
+    return word_vectors.adapted_config(changed, folder)

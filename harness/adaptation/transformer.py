@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.adaptation.job import AdaptationJob, EncoderConfig
+from harness.adaptation.job import AdaptationJob
 from harness.adaptation.trainer import ContinuedObjective, default_recipe
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Text
+from harness.encoders.config import EncoderConfig
 from harness.encoders.transformer.encoder import TransformerEncoder
 from harness.encoders.transformer.hub import CONFIG, checkpoint_files, local_folder
 from harness.errors import HarnessError
@@ -58,8 +59,7 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
     def __init__(self, job: AdaptationJob) -> None:
         super().__init__(job)
         self.family, self.recipe, self.notes = ("gpt" if self.causal else "bert"), default_recipe(job), []
-        path = job.encoder.get("path")
-        self.source = local_folder(path if path is None else str(path), job.cache_dir)
+        self.source = local_folder(job.encoder.text_option("path"), job.cache_dir)
         self.files = checkpoint_files(self.source)
         self.batch_size = int(job.options.batch_size or 1)
 
@@ -208,9 +208,9 @@ def summed_nll(model: PreTrainedModel, tensors: Mapping[str, Tensor], labels: Te
     return float(F.cross_entropy(logits, gold, reduction="sum")), len(gold)
 
 
-def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def adapted_config(encoder: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its files in ``folder``."""
-    return {**config, "path": str(folder)}
+    return encoder.with_options(path=str(folder))
 
 
 def _without_words(ids: Sequence[int]) -> TokenSequence:

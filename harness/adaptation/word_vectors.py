@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from harness.adaptation.job import AdaptationJob, AdaptationResult, EncoderConfig
+from harness.adaptation.job import AdaptationJob, AdaptationResult
 from harness.core.fingerprint import data_fingerprint
-from harness.encoders.download import resolve_file
+from harness.encoders.config import EncoderConfig
 from harness.encoders.static.encoder import StaticEncoder
 from harness.encoders.static.vector_chunks import Chunk
 from harness.encoders.static.vectors import VectorTable, open_vectors, write_table
@@ -47,15 +48,15 @@ def adapt(job: AdaptationJob) -> AdaptationResult:
 
     The folder receives a table in the format of :mod:`harness.encoders.static.vectors`.
     """
-    source = resolve_file(job.encoder, job.cache_dir)
-    member, dim = job.encoder.get("member"), job.encoder.get("dim")
+    source = job.encoder.files(job.cache_dir)["file"]
+    dim = job.encoder.options.get("dim")
     table = open_vectors(
         source,
         cache_dir=job.cache_dir,
-        member=None if member is None else str(member),
+        member=job.encoder.text_option("member"),
         dim=dim if isinstance(dim, int) else None,
     )
-    lower = bool(job.encoder.get("lower_fallback", False))
+    lower = bool(job.encoder.options.get("lower_fallback", False))
     sentences = _sentences(table, job, lower=lower)
     counts = _trained_words(table, sentences)
     rows = table.lookup(list(counts))
@@ -187,7 +188,8 @@ def load(
     )
 
 
-def adapted_config(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def adapted_config(encoder: EncoderConfig, folder: Path) -> EncoderConfig:
     """The encoder's configuration with its table in ``folder``."""
-    options = {k: v for k, v in config.items() if k not in ("url", "member", "dim")}
-    return {**options, "path": str(folder), "_target_": LOADER}
+    download = ("url", "sha256", "member", "dim")
+    options = {k: v for k, v in encoder.options.items() if k not in download}
+    return replace(encoder, target=LOADER, options={**options, "path": str(folder)})

@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
 from harness.records.lifecycle import ARCHIVE
+from harness.records.record import results_of
 
 ABOUT = "Move cells to <results>/.archive, so that the next sweep runs them again."
 
@@ -30,14 +31,14 @@ def main(argv: list[str]) -> int:
         moved = [archive(folder, stamp=stamp) for folder in folders if folder not in done]
         done.update(folders)
         print(f"archived {len(moved)} seed{'' if len(moved) == 1 else 's'} of {cell}")
-        for archive_dir in sorted({target.parents[4] for target in moved}):
+        for archive_dir in sorted({results_of(target) for target in moved}):
             print(f"  in {archive_dir}")
     return 0
 
 
 def archive(folder: Path, *, stamp: str) -> Path:
     """Move a seed folder to ``.archive/<stamp>`` of its results folder, and remove empty parent folders."""
-    results = folder.parents[4] if len(folder.parents) > 4 else folder.parent
+    results = results_of(folder) if len(folder.parents) > 4 else folder.parent
     target = results / ARCHIVE / stamp / folder.relative_to(results)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder.rename(target)

@@ -1,17 +1,14 @@
-"""What a cell is called: the hash of all that can change its result, and folder names."""
+"""The identity of a cell: the hash of everything that can change its result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from harness.core.fingerprint import data_fingerprint
 from harness.core.redaction import PLACES
-
-ENGINE_VERSION = 1
-"""Raised when a fix in the engine changes results."""
-ADAPT_VERSION = 1
-"""Raised when the same ``strategy.adapt`` gives another encoder; part of the cells that have it."""
+from harness.encoders.config import EncoderConfig
+from harness.records.record import ENGINE_VERSION
+from harness.strategies.adapt import ADAPT_VERSION
 
 GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
 NOT_IDENTITY = {
@@ -19,28 +16,47 @@ NOT_IDENTITY = {
         "eval_batch_size", "accelerator", "devices", "num_nodes", "strategy", "threads",
         "gradient_checkpointing", "save",
     ),
-    "encoder": ("about", "recipe", "_files_", "table", "joint", "sha256"),
+    "encoder": ("about", "recipe", "_files_", "table", "joint", "sha256", "adapt"),
     "strategy": ("about", "recipe"),
     "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
-    "body": ("about", "recipe"),
+    "body": ("about", "recipe", "joins_texts"),
 }  # fmt: skip
+"""Keys that describe a component, or change nothing but cost."""
 
 
-def cell_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """12 hex digits over the resolved configuration and the fingerprints of data and encoder."""
-    parts: dict[str, Any] = {g: identity(resolved[g], group=g) for g in GROUPS}
+def cell_id(
+    resolved: Mapping[str, object], files: Mapping[str, str], *, adapts: EncoderConfig | None = None
+) -> str:
+    """12 hex digits over the resolved configuration and the fingerprints of data and encoder.
+
+    Args:
+        resolved: the configuration as plain data.
+        files: fingerprints of the files of encoder and task.
+        adapts: the encoder, if its objective is continued first.
+    """
+    parts: dict[str, object] = {}
+    for group in GROUPS:
+        section = resolved[group]
+        assert isinstance(section, Mapping)
+        parts[group] = identity(section, group=group)
     parts["limit"] = resolved["limit"]
     parts["files"] = dict(files)
     parts["engine"] = ENGINE_VERSION
-    if parts["strategy"].get("adapt"):  # other cells do not know of it
-        parts["adaptation"] = ADAPT_VERSION
+    if adapts is not None:  # absent from the ids of all other cells
+        methods = [[place, leaf.adapt and leaf.adapt.decisive()] for place, leaf in adapts.leaves()]
+        parts["adaptation"] = {"version": ADAPT_VERSION, "methods": methods}
     return data_fingerprint(parts)[:12]
 
 
-def identity(config: Mapping[str, Any], *, group: str) -> dict[str, Any]:
-    """What of a group's configuration can change a result: without places and what :data:`NOT_IDENTITY`
-    names, at its top and at that of each member; ``dev: none`` is no place and stays."""
-    out: dict[str, Any] = {}
+def identity(config: Mapping[str, object], *, group: str) -> dict[str, object]:
+    """What of a group's section can change a result: without places and :data:`NOT_IDENTITY`, at its top and
+    at that of each member; ``dev: none`` is not a place and stays.
+
+    Args:
+        config: the section.
+        group: its name.
+    """
+    out: dict[str, object] = {}
     for key, value in config.items():
         if key in PLACES and str(value).lower() == "none" and value is not None:
             out[key] = "none"
@@ -53,8 +69,8 @@ def identity(config: Mapping[str, Any], *, group: str) -> dict[str, Any]:
     return out
 
 
-def _plain(value: Any) -> Any:
-    """Numbers that are equal are one: 1.0 is 1."""
+def _plain(value: object) -> object:
+    """Equal numbers as one: 1.0 is 1."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,119 +1,114 @@
-"""Filling in what a configuration leaves open: given values, then recipes, then the engine's defaults."""
+"""Filling in what a configuration leaves open: given values, then recipes, then the defaults of the sections."""
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
 
-from harness.config.schema import typed
-from harness.config.skips import is_table
+from harness.core.paths import conf_dir
+from harness.core.validation import checked, section_or_empty
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError, did_you_mean
-from harness.strategies.adapt import resolved
+from harness.records.parts import OptimizerConfig, ScheduleConfig, TaskConfig, TrainerConfig
 from harness.strategies.strategy import Strategy
 
-RECIPE = {
-    "lr": "optimizer",
-    "weight_decay": "optimizer",
-    "betas": "optimizer",
-    "epochs": "trainer",
-    "batch_size": "trainer",
-    "dropout": "trainer",
-    "patience": "trainer",
-    "warmup": "schedule",
+Section = dict[str, object]
+FILLED: dict[str, type] = {
+    "optimizer": OptimizerConfig,
+    "schedule": ScheduleConfig,
+    "trainer": TrainerConfig,
 }
-FALLBACK = {
-    "lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "epochs": 10, "batch_size": 32, "dropout": 0.1,
-    "patience": None, "warmup": 0.0, "schedule": "constant",
-}  # fmt: skip
+"""Sections with settings that a recipe may decide: those declared with ``auto``."""
 
 
-def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill what was left open: explicit values stay, then the encoder's recipe for the strategy, then the
-    strategy's own, then the engine's defaults."""
-    out: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
-    strategy = Strategy.from_config(out["strategy"])
-    rates = {k: getattr(strategy, k) for k in ("lr", "relative_lr", "layer_decay")}
-    out["strategy"] |= rates  # as numbers, a factor of one left out
-    if out["strategy"].pop("unfreeze", None) is not None and strategy.unfreeze is not None:
-        out["strategy"]["unfreeze"] = strategy.unfreeze
-    if out["strategy"].pop("adapt", None) is not None and strategy.adapt is not None:
-        out["strategy"]["adapt"] = resolved(out["encoder"], strategy.adapt)
-    recipe = _recipe(out["encoder"], out["strategy"])
-    for key, section in RECIPE.items():
-        # patience: null is an answer (never stop early)
-        if out[section][key] == "auto" or (out[section][key] is None and key != "patience"):
-            out[section][key] = recipe.get(key, FALLBACK[key])
-    if out["schedule"]["name"] == "auto":
-        out["schedule"]["name"] = recipe.get("schedule", FALLBACK["schedule"])
-    out = typed(out)
-    if out["trainer"]["select"] == "last":
-        out["trainer"]["patience"] = None  # the last epoch is the last one planned
-    out["encoder"]["table"] = is_table(out["encoder"])
-    features = strategy.features or out["encoder"]["table"]
-    can_join = bool(out["encoder"].get("joint"))
-    # an encoder that reads one text at a time needs a body where question and context meet
-    apart = not can_join and out["task"].get("feature_body") == "attention_flow"
-    out["body"] = _body(out["body"], recipe, features=features or apart, task=out["task"])
-    if out["encoder"].get("pairs", "auto") == "auto":
-        out["encoder"]["pairs"] = "joint" if can_join and not features else "separate"
-    if out["encoder"]["pairs"] == "joint" and not can_join:
-        raise HarnessError(
-            f"encoder.pairs=joint: {out['encoder']['name']} reads one text at a time, valid: separate"
-        )
-    _choose_layers(out["encoder"], recipe)
-    return out
+def _open_settings() -> Iterator[tuple[str, str, str, object, object]]:
+    """Recipe key, section, field, the value that leaves it open, and the default."""
+    for section, schema in FILLED.items():
+        for f in fields(schema):
+            if f.metadata["auto"] is not ...:
+                key = section if f.name == "name" else f.name  # a recipe's `schedule` is schedule.name
+                yield key, section, f.name, f.metadata["auto"], f.default
 
 
-def _choose_layers(encoder: dict[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Layers left open are the recipe's, else the top one; what a mix does counts only where there is one."""
-    if encoder.get("layers", "auto") == "auto":
-        encoder["layers"] = recipe.get("layers", "top")
-    options = encoder.pop("mix", None)
-    if options and encoder["layers"] != "top":
-        encoder["mix"] = options
+OPEN = tuple(_open_settings())
+RECIPE_KEYS = frozenset({*(key for key, *_ in OPEN), "body", "layers", "source"})
 
 
-def _recipe(encoder: Mapping[str, Any], strategy: Mapping[str, Any]) -> dict[str, Any]:
-    recipes = _mapping(encoder.get("recipe"), where="encoder.recipe")
-    own = _mapping(recipes.get(strategy["name"]), where=f"encoder.recipe.{strategy['name']}")
-    merged = {**_mapping(strategy.get("recipe"), where="strategy.recipe"), **own}
-    known = {*RECIPE, "schedule", "body", "layers", "source"}
+def recipe_of(encoder: EncoderConfig, strategy: Strategy) -> Section:
+    """The hyperparameters for an encoder with a strategy: the encoder's recipe for the strategy, then the
+    strategy's own.
+
+    Raises:
+        HarnessError: a key that recipes cannot set.
+    """
+    own = section_or_empty(f"encoder.recipe.{strategy.name}", encoder.recipe.get(strategy.name))
+    merged = {**strategy.recipe, **own}
     for key in merged:
-        if key not in known:
-            where = f"encoder {encoder['name']}, recipe.{strategy['name']}.{key}"
-            raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, known)}")
+        if key not in RECIPE_KEYS:
+            where = f"encoder {encoder.name}, recipe.{strategy.name}.{key}"
+            raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, RECIPE_KEYS)}")
     return {k: v for k, v in merged.items() if v is not None}
 
 
-def _mapping(value: Any, *, where: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise HarnessError(
-            f"{where}={value!r}: settings by name are wanted, such as {{lr: 1.0e-3, epochs: 5}}"
-        )
-    return dict(value or {})
+def fill(given: Mapping[str, object], recipe: Mapping[str, object]) -> dict[str, Section]:
+    """The sections of :data:`FILLED` without open settings: given values stay, then the recipe's, then the
+    defaults.
+
+    Args:
+        given: a configuration whose sections have been checked.
+        recipe: from :func:`recipe_of`.
+
+    Raises:
+        HarnessError: a value of the recipe of the wrong type or range.
+    """
+    out = {name: section_or_empty(name, given[name]) for name in FILLED}
+    for key, section, name, left_open, default in OPEN:
+        if out[section][name] == left_open:
+            out[section][name] = recipe.get(key, default)
+    out = {name: checked(FILLED[name], values, section=name) for name, values in out.items()}
+    if out["trainer"]["select"] == "last":
+        out["trainer"]["patience"] = None  # all epochs run, and the last one is taken
+    return out
 
 
-def _body(
-    body: Mapping[str, Any], recipe: Mapping[str, Any], *, features: bool, task: Mapping[str, Any]
-) -> dict[str, Any]:
-    if body["name"] != "auto":
-        return _plain_body(body)
+def choose_body(
+    given: Mapping[str, object], recipe: Mapping[str, object], task: TaskConfig, *, over_features: bool
+) -> Section:
+    """The body's section: as given, else the recipe's, else the task's over features and none for fine-tuning.
+
+    Args:
+        given: the section ``body`` of the configuration.
+        recipe: from :func:`recipe_of`.
+        task: names the body over features.
+        over_features: the encoder serves as features or a table, or cannot combine two texts.
+
+    Raises:
+        HarnessError: there is no such body.
+    """
+    if given["name"] != "auto":
+        return _without_defaults(given)
     if chosen := recipe.get("body"):
-        return _plain_body(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
-    if not features:
+        return _without_defaults(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
+    if not over_features:
         return load_group("body", "none")
-    own = _mapping(task.get("feature_body_options"), where="task.feature_body_options")
-    return _plain_body(load_group("body", str(task.get("feature_body", "bilstm"))) | dict(own))
+    return _without_defaults({**load_group("body", task.feature_body), **task.feature_body_options})
 
 
-def _plain_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what a body does anyway, so that asking for it makes no other cell."""
+def must_join(task: TaskConfig) -> bool:
+    """Whether the task's body over features combines two texts, so that some part of the network has to."""
+    exists = (_group_folder("body") / f"{task.feature_body}.yaml").is_file()
+    return exists and bool(load_group("body", task.feature_body).get("joins_texts"))
+
+
+def _without_defaults(body: Mapping[str, object]) -> Section:
+    """Without the option that is a body's default, so that giving it makes no other cell."""
     return {k: v for k, v in body.items() if (k, v) != ("features", "before")}
 
 
-def load_group(group: str, name: str) -> dict[str, Any]:
+def load_group(group: str, name: str) -> Section:
     """An option of a configuration group as plain data, from the installed configuration.
 
     Raises:
@@ -123,14 +118,16 @@ def load_group(group: str, name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _loaded(group: str, name: str) -> dict[str, Any]:
+def _loaded(group: str, name: str) -> Section:
     from omegaconf import OmegaConf
 
-    from harness.core.paths import conf_dir
-
-    path = conf_dir() / group / f"{name}.yaml"
+    path = _group_folder(group) / f"{name}.yaml"
     if not path.is_file():
         names = [p.stem for p in path.parent.glob("*.yaml")]
-        raise HarnessError(f"{group}={name}: there is none of that name, {did_you_mean(name, names)}")
+        raise HarnessError(f"{group}={name}: there is no such option, {did_you_mean(name, names)}")
     data = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     return {str(k): v for k, v in data.items()} if isinstance(data, dict) else {}
+
+
+def _group_folder(group: str) -> Path:
+    return conf_dir() / group

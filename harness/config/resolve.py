@@ -1,160 +1,226 @@
 """From a composed configuration to a cell: what exactly will run, under which identity, and whether at all.
 
-Torch-free throughout: the driver of a sweep resolves hundreds of cells before anything heavy is loaded.
+Torch-free: the driver of a sweep resolves hundreds of cells before anything heavy is imported. Encoder,
+strategy, task and recipe are parsed here, once; everything else receives them in typed form.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from harness.bodies.config import BodyConfig
 from harness.config.cell_id import GROUPS, cell_id, identity
-from harness.config.recipes import load_group, resolve
-from harness.config.schema import typed
+from harness.config.recipes import Section, choose_body, fill, load_group, must_join, recipe_of
+from harness.config.schema import check
 from harness.config.skips import reason_to_skip
-from harness.core.fingerprint import files_fingerprint, signature, slug
-from harness.core.instantiate import build, locate
+from harness.core.fingerprint import slug
 from harness.core.paths import cache_folder
 from harness.core.redaction import PLACES
-from harness.data.files import fingerprint as text_fingerprint
+from harness.core.validation import made
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
-from harness.strategies.adapt import files_of, members
-from harness.task import Splits
+from harness.records.inputs import InputFiles, fingerprint_inputs
+from harness.records.parts import (
+    LoggerConfig,
+    OptimizerConfig,
+    RunOptions,
+    ScheduleConfig,
+    TaskConfig,
+    TrainerConfig,
+)
+from harness.strategies.adapt import resolve_adapt
+from harness.strategies.strategy import Strategy
+from harness.task import Task
+
+DEFAULTS = {"body": "auto", "optimizer": "adamw", "schedule": "auto", "trainer": "default"}
+"""Options of the groups that a variant is compared with."""
 
 
-def prepare(config: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> Cell:
-    """Resolve one configuration.
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What decides how open settings are filled.
+
+    Attributes:
+        encoder, strategy, task: parsed; ``adapt`` of the strategy is resolved.
+        recipe: of the encoder for the strategy.
+        over_features: the default body is the task's network over features.
+        truncate: the task reads the first window of a text only.
+    """
+
+    encoder: EncoderConfig
+    strategy: Strategy
+    task: TaskConfig
+    recipe: Section
+    over_features: bool
+    truncate: bool
+
+    def sections(self, given: Mapping[str, object]) -> dict[str, Section]:
+        """Body, optimizer, schedule and trainer with every open setting filled."""
+        out = fill(given, self.recipe)
+        _check_windows(out["trainer"], truncate=self.truncate)
+        body = choose_body(_section(given, "body"), self.recipe, self.task, over_features=self.over_features)
+        return {"body": body, **out}
+
+
+def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> Cell:
+    """Resolve one configuration, composed or stored.
 
     Args:
-        config: the composed configuration as plain data.
+        config: the configuration as plain data.
         overrides: what was given on the command line (``key=value``), for the variant's name.
 
     Raises:
-        HarnessError: names the key, the value and the mend; nothing has been read or written by then.
+        HarnessError: names the key, the value and the fix; no data have been read or written.
     """
-    given = typed(config)
-    _need_groups(given)
-    if given["trainer"]["select"] == "last" and isinstance(given["trainer"]["patience"], int):
-        raise HarnessError(
-            f"trainer.patience={given['trainer']['patience']}: trainer.select=last runs all epochs and takes "
-            "the last one; leave patience out or give trainer.select=best"
-        )
-    task = _build_task(given["task"])
-    resolved = resolve(given)
-    _check_windows(resolved["trainer"], truncate=task.truncate)
-    reason = reason_to_skip(resolved, n_texts=task.n_texts)
-    cache_dir = cache_folder(given["cache_dir"])
-    files, sources = ({}, {}) if reason else _files(resolved, cache_dir)
-    cell = cell_id(resolved, files)
-    folder = Path(given["results_dir"]).expanduser().absolute()
-    for part in (resolved["task"]["name"], resolved["encoder"]["name"], resolved["strategy"]["name"], cell):
-        folder /= slug(str(part))
+    _need_groups(config)
+    given = check(config)
+    _check_patience(_section(given, "trainer"))
+    task_config = TaskConfig.parse(_section(given, "task"))
+    task = task_config.build()
+    parts = _parts(given, task_config, task)
+    sections = parts.sections(given)
+    body = BodyConfig.parse(sections["body"])
+    sections["body"] = {**sections["body"], **body.options}
+    reason = reason_to_skip(
+        parts.encoder, parts.strategy, body, n_texts=task.n_texts, must_join=must_join(task_config)
+    )
+    resolved = {**given, **_component_sections(given, parts), **sections}
+    cache_dir = cache_folder(_text_or_none(given["cache_dir"]))
+    adapts = parts.strategy.adapt is not None
+    files = InputFiles()
+    if reason is None:
+        files = fingerprint_inputs(parts.encoder, task_config, adapts=adapts, cache_dir=cache_dir)
+    identifier = cell_id(resolved, files.fingerprints, adapts=parts.encoder if adapts else None)
+    results_dir = Path(str(given["results_dir"])).expanduser().absolute()
+    seed = int(str(given["seed"]))
     return Cell(
-        id=cell,
-        seed=given["seed"],
-        folder=folder / f"seed-{given['seed']}",
-        config=resolved,
-        variant=variant(given, resolved, overrides, truncate=task.truncate),
-        skip=reason,
+        id=identifier,
+        seed=seed,
+        folder=_folder(results_dir, parts, identifier) / f"seed-{seed}",
+        results_dir=results_dir,
         cache_dir=cache_dir,
-        files=files,
-        sources=sources,
+        encoder=parts.encoder,
+        strategy=parts.strategy,
+        body=body,
+        task=task_config,
+        optimizer=made(OptimizerConfig, sections["optimizer"]),
+        schedule=made(ScheduleConfig, sections["schedule"]),
+        trainer=made(TrainerConfig, sections["trainer"]),
+        logger=made(LoggerConfig, _section(given, "logger")),
+        options=made(RunOptions, {key: given[key] for key in RunOptions.__dataclass_fields__}),
+        variant=variant(resolved, parts, overrides),
+        skip=reason,
+        files=files.fingerprints,
+        sources=files.signatures,
+        resolved=resolved,
     )
 
 
-def verify(cell: Cell) -> None:
-    """Refuse to go on with files that are no longer those the cell is named after. Cheap while their
-    signatures stay; else they are read again.
+def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task) -> Parts:
+    encoder = EncoderConfig.parse(_section(given, "encoder"))
+    strategy = Strategy.parse(_section(given, "strategy"))
+    if strategy.adapt is not None:
+        strategy = replace(strategy, adapt=resolve_adapt(encoder, strategy.adapt))
+    recipe = recipe_of(encoder, strategy)
+    features = strategy.features or encoder.table
+    return Parts(
+        encoder=_resolve_encoder(encoder, recipe, features=features),
+        strategy=strategy,
+        task=task_config,
+        recipe=recipe,
+        # an encoder that reads one text at a time needs a body that combines question and context
+        over_features=features or (not encoder.joint and must_join(task_config)),
+        truncate=task.truncate,
+    )
 
-    Raises:
-        HarnessError: a file has changed or gone since the cell was resolved.
-    """
-    try:
-        if all(signature(Path(path)) == tuple(known) for path, known in cell.sources.items()):
-            return
-    except OSError:
-        pass  # what is missing is named below
-    files, _ = _files(cell.config, cell.cache_dir)
-    changed = [f"the {group}'s" for group in files if files[group] != cell.files.get(group)]
-    if changed:
+
+def _resolve_encoder(
+    encoder: EncoderConfig, recipe: Mapping[str, object], *, features: bool
+) -> EncoderConfig:
+    """Choose layers and the treatment of pairs where they are open; a mix has options only where there is
+    one."""
+    if encoder.layers == "auto":
+        encoder = replace(encoder, layers=_recipe_layers(recipe))
+    if encoder.pairs == "auto":
+        encoder = replace(encoder, pairs="joint" if encoder.joint and not features else "separate")
+    if encoder.pairs == "joint" and not encoder.joint:
+        raise HarnessError(f"encoder.pairs=joint: {encoder.name} reads one text at a time, valid: separate")
+    return replace(encoder, mix=None) if encoder.layers == "top" else encoder
+
+
+def _recipe_layers(recipe: Mapping[str, object]) -> str | tuple[int, ...]:
+    from harness.encoders.config import check_layers
+
+    layers = check_layers("encoder.layers", recipe.get("layers"))
+    return layers if isinstance(layers, str) else tuple(layers)
+
+
+def _component_sections(given: Mapping[str, object], parts: Parts) -> dict[str, Section]:
+    """Encoder, strategy and task as plain data, with their resolved fields."""
+    encoder, strategy, task = parts.encoder, parts.strategy, parts.task
+    apart = {"encoder": ("mix",), "strategy": ("adapt", "unfreeze"), "task": ()}
+    out = {
+        group: {k: v for k, v in _section(given, group).items() if k not in apart[group]} for group in apart
+    }
+    layers = encoder.layers if isinstance(encoder.layers, str) else list(encoder.layers)
+    out["encoder"] |= {"name": encoder.name, "table": encoder.table, "layers": layers, "pairs": encoder.pairs}
+    if encoder.mix is not None:
+        out["encoder"]["mix"] = {k: v for k, v in asdict(encoder.mix).items() if v}
+    rates = {key: getattr(strategy, key) for key in ("lr", "relative_lr", "layer_decay")}
+    out["strategy"] |= {"name": strategy.name, **rates}
+    if strategy.unfreeze is not None:
+        out["strategy"]["unfreeze"] = strategy.unfreeze
+    if strategy.adapt is not None:
+        out["strategy"]["adapt"] = strategy.adapt.to_config()
+    out["task"] |= {"name": task.name}
+    out["task"] |= {key: task.options[key] for key in ("train_size",) if key in task.options}
+    return out
+
+
+def _check_patience(trainer: Section) -> None:
+    if trainer["select"] == "last" and isinstance(trainer["patience"], int):
         raise HarnessError(
-            f"{' and '.join(changed)} files have changed since the sweep began; run the same command again, "
-            "it will be another cell"
+            f"trainer.patience={trainer['patience']}: trainer.select=last runs all epochs and takes the last "
+            "one; leave patience out or give trainer.select=best"
         )
 
 
-def _build_task(config: Mapping[str, Any]) -> Any:
-    try:
-        return build(config)
-    except (TypeError, ValueError, AttributeError) as e:  # an option of a type the task never thought of
-        raise HarnessError(f"task {config['name']}: an option has a value of the wrong kind ({e})") from e
-
-
-def _check_windows(trainer: dict[str, Any], *, truncate: bool) -> None:
+def _check_windows(trainer: Section, *, truncate: bool) -> None:
+    length, stride = trainer["max_length"], trainer["stride"]
     if truncate:
-        trainer["stride"] = 0  # texts are cut: there are no windows to stride
-    elif trainer["max_length"] is not None and trainer["stride"] >= trainer["max_length"]:
-        raise HarnessError(
-            f"trainer.stride={trainer['stride']}: must be below trainer.max_length={trainer['max_length']}"
-        )
+        trainer["stride"] = 0  # texts are cut: there are no windows
+    elif isinstance(length, int) and isinstance(stride, int) and stride >= length:
+        raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={length}")
 
 
-def read_data(cell: Cell) -> tuple[Any, Splits]:
-    """The cell's task and its splits, checked: nothing that training would stumble over.
+def _folder(results_dir: Path, parts: Parts, identifier: str) -> Path:
+    folder = results_dir
+    for name in (parts.task.name, parts.encoder.name, parts.strategy.name, identifier):
+        folder /= slug(name)
+    return folder
 
-    Raises:
-        HarnessError: data that cannot be read, an empty split, or no dev split to choose the epoch on.
+
+def variant(resolved: Mapping[str, object], parts: Parts, overrides: Sequence[str]) -> Section:
+    """Settings that distinguish a cell from the default one of the same encoder, strategy and task.
+
+    Args:
+        resolved: the configuration of the cell.
+        parts: its parts.
+        overrides: given on the command line.
     """
-    task = _build_task(cell.config["task"])
-    splits = task.splits(limit=cell.config["limit"])
-    for name, examples in splits.items():
-        if not examples and name != "dev":
-            raise HarnessError(f"task {task.name}: the {name} split has no examples")
-    if not splits.dev and cell.config["trainer"]["select"] == "best":
-        raise HarnessError(
-            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
-        )
-    return task, splits
-
-
-def _files(resolved: Mapping[str, Any], cache_dir: Path) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """Fingerprints of the encoder's and the task's files, of texts without their line ends; and signatures of
-    the files, taken before they were read."""
-    out: dict[str, str] = {}
-    sources: dict[str, tuple[int, ...]] = {}
-    for group, of in (("encoder", None), ("task", text_fingerprint)):
-        find = resolved[group].get("_files_")
-        files = locate(find)(resolved[group], cache_dir) if find else {}
-        if group == "encoder" and resolved["strategy"].get("adapt"):  # its objective may read more
-            for place, member in members(resolved["encoder"]):
-                more = files_of(member, cache_dir)
-                files |= {"/".join((*place, role)): p for role, p in more.items() if p not in files.values()}
-        if group == "task":  # how a file is read may follow its ending
-            files = {f"{role}{_ending(path)}": path for role, path in files.items()}
-        for path in files.values():
-            with contextlib.suppress(OSError):  # reading it says what is wrong
-                sources[str(path)] = signature(path)
-        out[group] = files_fingerprint(files, of=of)
-    return out, sources
-
-
-def variant(
-    given: Mapping[str, Any], resolved: Mapping[str, Any], overrides: Sequence[str], *, truncate: bool
-) -> dict[str, Any]:
-    """Settings that tell this cell from the default one of the same encoder, strategy and task."""
-    plain = resolve({**given, **_default_sections()})
-    _check_windows(plain["trainer"], truncate=truncate)
-    out: dict[str, Any] = {}
-    for group in ("body", "optimizer", "schedule", "trainer"):
-        mine = _flat(identity(resolved[group], group=group))
-        theirs = _flat(identity(plain[group], group=group))
-        skip = ("_target_", "result_version")
-        differ = {k: v for k, v in mine.items() if k not in skip and theirs.get(k) != v}
-        if mine.get("name") == theirs.get("name"):
-            differ |= {k: None for k in theirs if k not in mine and k not in skip}
+    default = parts.sections(_default_sections())
+    out: Section = {}
+    for group in DEFAULTS:
+        values = _flat(identity(_section(resolved, group), group=group))
+        defaults = _flat(identity(default[group], group=group))
+        hidden = ("_target_", "result_version")
+        differ = {k: v for k, v in values.items() if k not in hidden and defaults.get(k) != v}
+        if values.get("name") == defaults.get("name"):
+            differ |= {k: None for k in defaults if k not in values and k not in hidden}
         out |= {group if k == "name" else f"{group}.{k}": v for k, v in differ.items()}
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
@@ -163,29 +229,26 @@ def variant(
             out[key.partition("@")[2]] = value
         elif group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
             out[key] = _dig(resolved, key, value)
-    if out.get("task.train_size", 0) is None:  # all of it is what everyone has
+    if out.get("task.train_size", 0) is None:  # all examples is the default
         del out["task.train_size"]
     return dict(sorted(out.items()))
 
 
-def _default_sections() -> dict[str, Any]:
-    names = {"body": "auto", "optimizer": "adamw", "schedule": "auto", "trainer": "default"}
-    return {group: load_group(group, name) for group, name in names.items()}
+@functools.cache
+def _default_sections() -> dict[str, object]:
+    groups: dict[str, object] = {group: load_group(group, name) for group, name in DEFAULTS.items()}
+    return check(groups)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _flat(value: Mapping[str, object], prefix: str = "") -> Section:
+    out: Section = {}
     for key, item in value.items():
         out |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
     return out
 
 
-def _ending(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _dig(config: Mapping[str, Any], dotted: str, default: Any) -> Any:
-    value: Any = config
+def _dig(config: Mapping[str, object], dotted: str, default: object) -> object:
+    value: object = config
     for part in dotted.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return default
@@ -193,12 +256,22 @@ def _dig(config: Mapping[str, Any], dotted: str, default: Any) -> Any:
     return value
 
 
-def _need_groups(config: Mapping[str, Any]) -> None:
+def _section(config: Mapping[str, object], group: str) -> Section:
+    section = config[group]
+    assert isinstance(section, Mapping)
+    return {str(k): v for k, v in section.items()}
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _need_groups(config: Mapping[str, object]) -> None:
     for group in GROUPS:
-        if not isinstance(config.get(group), Mapping):
+        section = config.get(group)
+        if not isinstance(section, Mapping):
             raise HarnessError(f"{group}: nothing is chosen; add {group}=NAME (see `harness list`)")
-        if group != "trainer" and config[group].get("name") in (None, "", "???"):
+        if group != "trainer" and section.get("name") in (None, "", "???"):
             raise HarnessError(f"{group}.name is missing: give {group}.name=NAME")
-    for group in ("encoder", "task"):
-        if config[group].get("path") == "???":
+        if group in ("encoder", "task") and section.get("path") == "???":
             raise HarnessError(f"{group}.path is missing: give {group}.path=PATH")

@@ -1,63 +1,64 @@
-"""Cells that make no sense, or equal others: the reasons, found in the resolved configuration alone."""
+"""Cells that make no sense or equal others: the reasons, found in the resolved configuration alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from harness.bodies.config import BodyConfig
+from harness.encoders.config import EncoderConfig
 from harness.strategies.adapt import reason_against
 from harness.strategies.strategy import Strategy
 
 
-def is_table(encoder: Mapping[str, Any]) -> bool:
-    """Whether an encoder is nothing but an embedding table, or joins nothing but such."""
-    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
-    return bool(encoder.get("table")) or (bool(members) and all(is_table(m) for m in members))
+def reason_to_skip(
+    encoder: EncoderConfig, strategy: Strategy, body: BodyConfig, *, n_texts: int, must_join: bool
+) -> str | None:
+    """Why the cell makes no sense or equals another one; None when it should run.
 
-
-def has_table(encoder: Mapping[str, Any]) -> bool:
-    """Whether an encoder is or has as a member a table: the cell's seed draws its unknown word."""
-    members = [m for m in (encoder.get("members") or {}).values() if isinstance(m, Mapping)]
-    return bool(encoder.get("table")) or any(has_table(m) for m in members)
-
-
-def reason_to_skip(resolved: Mapping[str, Any], *, n_texts: int) -> str | None:
-    """Why the cell makes no sense or equals another one; None when it should run."""
-    encoder, strategy, body = (
-        resolved["encoder"],
-        Strategy.from_config(resolved["strategy"]),
-        resolved["body"],
+    Args:
+        encoder, strategy, body: resolved.
+        n_texts: texts per example.
+        must_join: the task relates the tokens of its two texts, so that one part of the network has to see
+            both.
+    """
+    return _encoder_reason(encoder, strategy, body) or _body_reason(
+        encoder, body, n_texts=n_texts, must_join=must_join
     )
-    name, layers = encoder["name"], encoder["layers"]
-    if encoder.get("table") and strategy.transfer == "encoder" and not strategy.frozen:
+
+
+def _encoder_reason(encoder: EncoderConfig, strategy: Strategy, body: BodyConfig) -> str | None:
+    name, layers = encoder.name, _shown(encoder)
+    if encoder.table and strategy.transfer == "encoder" and not strategy.frozen:
         return (
             f"{name} is an embedding table: strategy={strategy.name} would be the same cell as embedding_init"
         )
-    if strategy.adapt is not None and (against := reason_against(encoder)):
-        return against
-    if layers != "top" and (encoder.get("table") or strategy.transfer == "embeddings"):
+    if strategy.adapt is not None and (reason := reason_against(encoder)):
+        return reason
+    if layers != "top" and (encoder.table or strategy.transfer == "embeddings"):
         return f"encoder.layers={layers}: an embedding table has no layers to choose from"
-    if encoder["pairs"] == "joint" and strategy.transfer == "embeddings":
-        return "encoder.pairs=joint: an embedding table takes the two texts of a pair apart"
-    if strategy.layer_decay is not None and (encoder.get("table") or strategy.features):
+    if encoder.pairs == "joint" and strategy.transfer == "embeddings":
+        return "encoder.pairs=joint: an embedding table takes the two texts of a pair separately"
+    if strategy.layer_decay is not None and (encoder.table or strategy.features):
         return f"strategy.layer_decay={strategy.layer_decay}: no layers are fine-tuned here"
-    if body.get("features") == "after" and not _has_embeddings(encoder, strategy):
-        return f"body.features=after reads the embedding layer: encoder.layers=mix, not {layers}"
-    if body["name"] == "attention_flow" and n_texts == 1:
-        return "body=attention_flow joins two texts, the task has one"
-    if body["name"] == "attention_flow" and encoder["pairs"] == "joint":
-        return "body=attention_flow needs the texts apart: encoder.pairs=separate"
-    if (
-        resolved["task"].get("feature_body") == "attention_flow"
-        and encoder["pairs"] == "separate"
-        and body["name"] != "attention_flow"
-    ):
-        return f"body={body['name']} over separate texts: the question would never meet the context"
+    if body.features == "after" and not _has_embeddings(encoder, strategy):
+        return f"body.features=after reads the embedding layer: expected encoder.layers=mix, not {layers}"
     return None
 
 
-def _has_embeddings(encoder: Mapping[str, Any], strategy: Strategy) -> bool:
-    """Whether layer 0 is among what the body gets."""
-    layers = encoder["layers"]
-    table = encoder.get("table") or strategy.transfer == "embeddings"
-    return bool(table) or layers == "mix" or (layers != "top" and layers[0] == 0)
+def _body_reason(encoder: EncoderConfig, body: BodyConfig, *, n_texts: int, must_join: bool) -> str | None:
+    if body.joins_texts and n_texts == 1:
+        return f"body={body.name} combines two texts, the task has one"
+    if body.joins_texts and encoder.pairs == "joint":
+        return f"body={body.name} needs separate texts: encoder.pairs=separate"
+    if must_join and encoder.pairs == "separate" and not body.joins_texts:
+        return f"body={body.name} over separate texts: question and context would never be combined"
+    return None
+
+
+def _shown(encoder: EncoderConfig) -> str:
+    return encoder.layers if isinstance(encoder.layers, str) else str(list(encoder.layers))
+
+
+def _has_embeddings(encoder: EncoderConfig, strategy: Strategy) -> bool:
+    """Whether layer 0 is among the layers that the body reads."""
+    layers = encoder.layers
+    table = encoder.table or strategy.transfer == "embeddings"
+    return table or layers == "mix" or (not isinstance(layers, str) and layers[0] == 0)

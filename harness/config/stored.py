@@ -11,7 +11,7 @@ import yaml
 from harness.config.resolve import prepare
 from harness.errors import HarnessError
 from harness.records.cell import Cell
-from harness.records.record import CONFIG, read_record
+from harness.records.record import CONFIG, read_record, results_of
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def read_cell(folder: Path) -> Cell:
     """
     folder = folder.absolute()
     config = read_config(folder)
-    cell = prepare({**config, "results_dir": str(folder.parents[4])})
+    cell = prepare({**config, "results_dir": str(results_of(folder))})
     if cell.folder != folder:
         raise HarnessError(
             f"{folder}: its files or the harness have changed: it would be cell {cell.id} now, not "

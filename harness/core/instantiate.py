@@ -5,56 +5,118 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from harness.core.validation import number, text
 from harness.errors import HarnessError, did_you_mean
 
-META = (
-    "_target_",
-    "_files_",
-    "recipe",
-    "result_version",
-    "about",
-    "table",
-    "joint",
-    "feature_body",
-    "feature_body_options",
-    "layers",
-    "mix",
-    "pairs",
-)
-"""Keys of a group's YAML that speak to the engine and do not reach ``_target_``."""
+Callee = Callable[..., Any]
+"""Any callable: which one is known only once its dotted path has been imported."""
 
 
-def locate(path: str) -> Callable[..., Any]:
-    """The callable behind ``package.module.name``.
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of a cell that a dotted path and keyword arguments describe.
+
+    Attributes:
+        name: as in the configuration.
+        target: dotted path of the callable that builds it (``_target_``).
+        options: its keyword arguments; the callable knows their types.
+        files_function: dotted path of a function ``(arguments, cache_dir) -> {role: path}`` (``_files_``);
+            "" where the part reads no files.
+        about: notes for readers, such as ``size`` and ``where``; the files function may quote them.
+        result_version: incremented when a fix changes results.
+    """
+
+    name: str
+    target: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    files_function: str = ""
+    about: Mapping[str, object] = field(default_factory=dict)
+    result_version: int = 1
+
+    def files(self, cache_dir: Path) -> dict[str, Path]:
+        """The files that decide what the part computes, by role.
+
+        Raises:
+            HarnessError: a file is missing.
+        """
+        if not self.files_function:
+            return {}
+        return dict(locate(self.files_function)(self.file_arguments(), cache_dir))
+
+    def file_arguments(self) -> dict[str, object]:
+        """What a files function reads: the arguments of the target, and ``about``."""
+        return {**self.arguments(), "about": self.about}
+
+    def arguments(self) -> dict[str, object]:
+        """Keyword arguments of :attr:`target`."""
+        return {"name": self.name, **self.options}
+
+
+COMPONENT_KEYS = ("name", "_target_", "_files_", "about", "result_version")
+"""Keys of a component's section that its fields but :attr:`Component.options` are read from."""
+
+
+def component_values(config: Mapping[str, object], *, key: str) -> dict[str, object]:
+    """Check the fields of a component but its options.
+
+    Args:
+        config: its section.
+        key: where the section stands, for messages.
+
+    Raises:
+        HarnessError: a value of the wrong type.
+    """
+    name, about = config.get("name"), config.get("about")
+    version = config.get("result_version")
+    return {
+        "name": "" if name is None else text(f"{key}.name", name),
+        "target": str(config.get("_target_") or ""),
+        "files_function": str(config.get("_files_") or ""),
+        "about": dict(about) if isinstance(about, Mapping) else {},
+        "result_version": number(low=0, whole=True)(
+            f"{key}.result_version", 1 if version is None else version
+        ),
+    }
+
+
+def locate(path: str) -> Callee:
+    """Import the callable behind ``package.module.name``.
 
     Raises:
         HarnessError: there is no such module or name.
     """
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        target: object = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as e:
-        raise HarnessError(f"{path}: cannot be imported ({e}); a dotted path of a callable is wanted") from e
-    if not callable(found):
+        raise HarnessError(f"{path}: cannot be imported ({e}); expected the dotted path of a callable") from e
+    if not callable(target):
         raise HarnessError(f"{path}: is not callable")
-    return found
+    return target
 
 
-def build(config: Mapping[str, Any], *args: Any, **extra: Any) -> Any:
-    """Call ``config['_target_']`` with every key that is not the engine's, and ``extra``.
+def construct(target: str, options: Mapping[str, object], *args: object, where: str) -> Any:
+    """Call the callable behind ``target`` with ``args`` and ``options``.
+
+    Args:
+        target: its dotted path.
+        options: keyword arguments.
+        args: positional arguments.
+        where: the part's name, for messages.
 
     Raises:
-        HarnessError: a key that the callable does not know, with the nearest ones it does.
+        HarnessError: an option that the callable does not take, with the nearest ones it does.
     """
-    target = locate(config["_target_"])
-    options = {k: v for k, v in config.items() if k not in META} | extra
-    refuse_unknown(target, options, where=str(config.get("name", config["_target_"])))
-    return target(*args, **options)
+    function = locate(target)
+    refuse_unknown(function, options, where=where)
+    return function(*args, **options)
 
 
-def refuse_unknown(target: Callable[..., Any], options: Mapping[str, Any], *, where: str) -> None:
+def refuse_unknown(target: Callee, options: Mapping[str, object], *, where: str) -> None:
     """Raise HarnessError for an option that ``target`` does not take."""
     parameters = inspect.signature(target).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):

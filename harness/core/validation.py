@@ -1,29 +1,53 @@
-"""Checks of single values: each returns the typed value or raises an error that names the key."""
+"""Checks of single values and of sections: each returns the typed value or raises an error that names the key.
+
+A section is a dataclass whose fields are declared with :func:`setting`, so that the type, the check and the
+default of a key are in one place::
+
+    @dataclass(frozen=True, slots=True)
+    class Clock:
+        hours: int = setting(number(low=0, whole=True), 1)
+
+    checked(Clock, {"hours": "2"}, section="clock")  # {"hours": 2}
+    checked(Clock, {"hour": 2}, section="clock")     # HarnessError: clock.hour: unknown key, did you mean hours?
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import MISSING, Field, field, fields
+from typing import Literal, TypeVar, overload
 
 from harness.errors import HarnessError, did_you_mean
 
-Check = Callable[[str, Any], Any]
+T = TypeVar("T")
+Check = Callable[[str, object], T]
+"""``check(key, value)`` returns the value in its type, or raises HarnessError naming the key."""
 
 
-def number(*, low: float | None = None, high: float | None = None, whole: bool = False) -> Check:
-    """A finite number in [low, high]; ``whole`` = an integer."""
+@overload
+def number(*, low: float | None = None, high: float | None = None, whole: Literal[True]) -> Check[int]: ...
+@overload
+def number(
+    *, low: float | None = None, high: float | None = None, whole: Literal[False] = False
+) -> Check[float]: ...
+def number(
+    *, low: float | None = None, high: float | None = None, whole: bool = False
+) -> Check[int] | Check[float]:
+    """Accept a finite number in [low, high], also as text; ``whole`` = an integer."""
 
-    def check(key: str, value: Any) -> float | int:
+    def check(key: str, value: object) -> float | int:
         try:
-            if isinstance(value, bool):
+            if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise ValueError
             out = float(value)
             if not math.isfinite(out) or (whole and out != int(out)):
                 raise ValueError
-        except (TypeError, ValueError):
+        except (ValueError, OverflowError):
             kind = "a whole number" if whole else "a number"
-            raise HarnessError(f"{key}={value!r}: {kind} is wanted") from None
+            raise HarnessError(f"{key}={value!r}: expected {kind}") from None
         if (low is not None and out < low) or (high is not None and out > high):
             span = f">= {low}" if high is None else f"between {low} and {high}"
             raise HarnessError(f"{key}={value!r}: must be {span}")
@@ -32,8 +56,10 @@ def number(*, low: float | None = None, high: float | None = None, whole: bool =
     return check
 
 
-def choice(*valid: str) -> Check:
-    def check(key: str, value: Any) -> str:
+def choice(*valid: str) -> Check[str]:
+    """Accept one of the given words."""
+
+    def check(key: str, value: object) -> str:
         if value not in valid:
             raise HarnessError(f"{key}={value!r}: {did_you_mean(str(value), valid)}")
         return str(value)
@@ -41,28 +67,95 @@ def choice(*valid: str) -> Check:
     return check
 
 
-def truth(key: str, value: Any) -> bool:
+def truth(key: str, value: object) -> bool:
+    """Accept true or false."""
     if not isinstance(value, bool):
-        raise HarnessError(f"{key}={value!r}: true or false is wanted")
+        raise HarnessError(f"{key}={value!r}: expected true or false")
     return value
 
 
-def text(key: str, value: Any) -> str:
-    if value is None or isinstance(value, dict | list):
-        raise HarnessError(f"{key}={value!r}: a text is wanted")
+def text(key: str, value: object) -> str:
+    """Accept anything but null, a list or a mapping, as text."""
+    if value is None or isinstance(value, Mapping | list):
+        raise HarnessError(f"{key}={value!r}: expected text")
     return str(value)
 
 
-def section(key: str, value: Any) -> dict[str, Any]:
-    """A mapping."""
+def section(key: str, value: object) -> dict[str, object]:
+    """Accept a mapping."""
     if not isinstance(value, Mapping):
-        raise HarnessError(f"{key}={value!r}: settings by name are wanted, such as {key}.NAME=VALUE")
-    return dict(value)
+        raise HarnessError(f"{key}={value!r}: expected settings by name, such as {key}.NAME=VALUE")
+    return {str(k): v for k, v in value.items()}
 
 
-def optional(check: Check) -> Check:
+def section_or_empty(key: str, value: object) -> dict[str, object]:
+    """Accept a mapping; null is an empty one."""
+    return {} if value is None else section(key, value)
+
+
+def optional(check: Check[T]) -> Check[T | None]:
+    """Accept null as well."""
     return lambda key, value: None if value is None else check(key, value)
 
 
-def or_auto(check: Check) -> Check:
-    return lambda key, value: value if value == "auto" else optional(check)(key, value)
+def or_auto(check: Check[T]) -> Check[T | str | None]:
+    """Accept null and ``auto`` as well."""
+    return lambda key, value: "auto" if value == "auto" else optional(check)(key, value)
+
+
+def setting(check: Check[object], default: T, *, auto: object = ...) -> T:
+    """Declare a checked field of a section.
+
+    Args:
+        check: of a given value.
+        default: the value of the field when nothing else decides it.
+        auto: what stands in the configuration for "not decided yet" and is replaced when the configuration
+            is resolved, such as None; without it the field has its default from the start.
+    """
+    metadata = {"check": check, "auto": auto}
+    if isinstance(default, dict):
+        return field(default_factory=functools.partial(copy.copy, default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def checked(
+    schema: type, values: Mapping[str, object], *, section: str = "", extra: bool = False
+) -> dict[str, object]:
+    """Return the values of all fields that ``schema`` declares with :func:`setting`.
+
+    Args:
+        schema: a dataclass.
+        values: as configured; absent keys get their default.
+        section: the section's name for messages; "" = the top level.
+        extra: whether other keys are allowed (they are left out).
+
+    Raises:
+        HarnessError: an unknown key, or a value of the wrong type or range.
+    """
+    prefix = f"{section}." if section else ""
+    known = {f.name: f for f in fields(schema) if "check" in f.metadata}
+    for key in values:
+        if key not in known and not extra:
+            raise HarnessError(f"{prefix}{key}: unknown key, {did_you_mean(str(key), known)}")
+    return {
+        name: _check(f, f"{prefix}{name}", values[name] if name in values else _initial(f))
+        for name, f in known.items()
+    }
+
+
+def made(schema: Callable[..., T], values: Mapping[str, object]) -> T:
+    """Build a section from checked values; lists become tuples, so that it can be frozen."""
+    return schema(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def _initial(f: Field[object]) -> object:
+    if f.metadata["auto"] is not ...:
+        return f.metadata["auto"]
+    return f.default_factory() if f.default_factory is not MISSING else f.default
+
+
+def _check(f: Field[object], key: str, value: object) -> object:
+    if f.metadata["auto"] is not ... and value == f.metadata["auto"]:
+        return value
+    out: object = f.metadata["check"](key, value)
+    return list(out) if isinstance(out, tuple) else out

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.core.instantiate import build, locate
 from harness.core.paths import cache_folder, conf_dir
 from harness.encoders.base import Encoder
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError, did_you_mean
 
 
@@ -36,13 +36,13 @@ def load_encoder(
     Raises:
         HarnessError: unknown name or option, or unavailable files.
     """
-    config = {**encoder_config(name, config_dir=config_dir), **options}
+    values = {**encoder_config(name, config_dir=config_dir), **options}
     if path is not None:
-        config["path"] = os.fspath(path)
+        values["path"] = os.fspath(path)
+    config = EncoderConfig.parse(values)
     cache = cache_folder(None if cache_dir is None else os.fspath(cache_dir))
-    if config.get("_files_"):
-        locate(str(config["_files_"]))(config, cache)
-    encoder: Encoder = build(config, random_init=random_init, cache_dir=cache)
+    config.files(cache)  # missing files are reported before anything is loaded
+    encoder = config.build(random_init=random_init, cache_dir=cache)
     if stateful:
         if encoder.stateful is None:
             raise HarnessError(f"encoder {name}: stateful=True: this encoder has no state between batches")

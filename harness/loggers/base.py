@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from harness.errors import HarnessError
 from harness.records.cell import Cell
+from harness.records.parts import LoggerConfig
 from harness.records.record import Record
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
-
-LoggerConfig = Mapping[str, object]
-"""The section ``logger`` of a configuration."""
 
 
 class CellLogger:
@@ -52,7 +50,7 @@ class CellLogger:
         """
         if cls.package and importlib.util.find_spec(cls.package) is None:
             raise HarnessError(
-                f"logger={config.get('name')}: the package {cls.package} is missing; "
+                f"logger={config.name}: the package {cls.package} is missing; "
                 f"pip install 'transfer-harness[{cls.package}]'"
             )
 
@@ -71,11 +69,6 @@ class CellLogger:
 
     def close(self, error: str | None) -> None:
         """Close the log of a complete cell, or of one that failed with ``error``."""
-
-
-def logger_config(cell: Cell) -> LoggerConfig:
-    """The section ``logger`` of a cell's configuration."""
-    return cell.config.get("logger") or {}
 
 
 def final_values(record: Record) -> dict[str, str | int | float]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol, TypeVar
 from harness.core.events import Progress
 from harness.core.instantiate import locate
 from harness.errors import HarnessError, describe_error
-from harness.loggers.base import CellLogger, LoggerConfig, logger_config
+from harness.loggers.base import CellLogger
 from harness.records.cell import Cell
+from harness.records.parts import LoggerConfig
 from harness.records.record import Record
 
 if TYPE_CHECKING:
@@ -64,13 +65,12 @@ def logged(run: Callable[[Cell, Progress, W], Record]) -> Callable[[Cell, Progre
     return wrapper
 
 
-def target_class(config: LoggerConfig) -> type[CellLogger]:
+def target_class(name: object, target: object) -> type[CellLogger]:
     """The class named by ``logger._target_``; without one, the base class, which logs nothing.
 
     Raises:
         HarnessError: it cannot be imported or is not a logger, or a name is given without a target.
     """
-    target, name = config.get("_target_"), config.get("name")
     if not target:
         if name not in (None, "", "none"):
             raise HarnessError(f"logger.name={name}: a logger is selected by its file; use logger={name}")
@@ -83,9 +83,8 @@ def target_class(config: LoggerConfig) -> type[CellLogger]:
 
 def logger_class(cell: Cell) -> type[CellLogger] | None:
     """The class of the cell's logger; None if it logs nothing."""
-    config = logger_config(cell)
-    found = target_class(config)
-    return found if found is not CellLogger and found.enabled(config) else None
+    found = target_class(cell.logger.name, cell.logger.target)
+    return found if found is not CellLogger and found.enabled(cell.logger) else None
 
 
 def open_logger(cell: Cell) -> CellLogger:
@@ -93,7 +92,7 @@ def open_logger(cell: Cell) -> CellLogger:
 
     A logger that cannot be opened is reported in the cell's log file; the cell runs without it.
     """
-    name = logger_config(cell).get("name")
+    name = cell.logger.name
     try:
         found = logger_class(cell)
         if found is None:
@@ -124,7 +123,7 @@ def check(cells: Sequence[Cell]) -> None:
     """
     checked: list[LoggerConfig] = []
     for cell in cells:
-        config = logger_config(cell)
+        config = cell.logger
         found = logger_class(cell)
         if found is not None and config not in checked:
             checked.append(config)
@@ -145,7 +144,7 @@ def fill_in(job: Mapping[str, object], *, sweep: str | None) -> None:
     """
     config = job.get("logger")
     if isinstance(config, dict):
-        target_class(config).fill_in(config, sweep=sweep)
+        target_class(config.get("name"), config.get("_target_")).fill_in(config, sweep=sweep)
 
 
 def end_killed_runs(

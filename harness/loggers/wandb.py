@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core.files import utc_now
 from harness.core.redaction import shown_config
+from harness.core.validation import checked, made, section_or_empty
 from harness.core.wandb_server import has_api_key, server, why_unreachable
 from harness.errors import HarnessError, did_you_mean
-from harness.loggers.base import CellLogger, LoggerConfig, final_values, logger_config
+from harness.loggers.base import CellLogger, final_values
 from harness.loggers.wandb_files import read_curves
 from harness.records.cell import Cell
+from harness.records.parts import LoggerConfig
 from harness.records.record import Record, read_record
 
 if TYPE_CHECKING:
@@ -52,29 +54,29 @@ class WandbLogger(CellLogger):
     def __init__(self, cell: Cell) -> None:
         from pytorch_lightning.loggers import WandbLogger as LightningLogger
 
-        names = {
-            g: str((cell.config.get(g) or {}).get("name") or "") for g in ("task", "encoder", "strategy")
-        }
-        info = run_info(cell.config, id=run_id(cell.id, cell.seed), names=names, title=cell.title)
+        names = {"task": cell.task.name, "encoder": cell.encoder.name, "strategy": cell.strategy.name}
+        info = run_info(
+            cell.resolved, logger=cell.logger, id=run_id(cell.id, cell.seed), names=names, title=cell.title
+        )
         self.folder = cell.folder
-        self.run = start_run(info, folder=cell.folder, mode=wandb_mode(logger_config(cell)))
+        self.run = start_run(info, folder=cell.folder, mode=wandb_mode(cell.logger.mode))
         self.lightning = LightningLogger(experiment=self.run)
 
     @classmethod
     def enabled(cls, config: LoggerConfig) -> bool:
-        return wandb_mode(config) != "disabled"
+        return wandb_mode(config.mode) != "disabled"
 
     @classmethod
     def check(cls, config: LoggerConfig) -> None:
         """Raises HarnessError if wandb is missing, or online logging has no API key or no connection."""
         super().check(config)
-        if wandb_mode(config) == "online":
+        if wandb_mode(config.mode) == "online":
             check_online()
 
     @classmethod
     def fill_in(cls, config: MutableMapping[str, object], *, sweep: str | None) -> None:
         """Set the mode from this process's environment, and the sweep as the group unless one is given."""
-        config["mode"] = wandb_mode(config)
+        config["mode"] = wandb_mode(config.get("mode"))
         config["group"] = config.get("group") or sweep
 
     @classmethod
@@ -99,13 +101,13 @@ class WandbLogger(CellLogger):
         mark_finished(self.folder)
 
 
-def wandb_mode(config: LoggerConfig) -> Mode:
+def wandb_mode(configured: object) -> Mode:
     """The configured mode, else that of $WANDB_MODE, else ``offline``.
 
     Raises:
         HarnessError: the variable has an invalid value.
     """
-    mode = str(config.get("mode") or os.environ.get("WANDB_MODE") or "offline").lower()
+    mode = str(configured or os.environ.get("WANDB_MODE") or "offline").lower()
     if mode not in MODES:
         raise HarnessError(f"WANDB_MODE={mode}: {did_you_mean(mode, list(MODES)[:3])}")
     return MODES[mode]
@@ -117,28 +119,29 @@ def run_id(cell: str, seed: int) -> str:
 
 
 def run_info(
-    config: Mapping[str, object], *, id: str, names: Mapping[str, str], title: str
+    config: Mapping[str, object],
+    *,
+    logger: LoggerConfig,
+    id: str,
+    names: Mapping[str, str],
+    title: str,
 ) -> dict[str, object]:
     """Arguments of ``wandb.init`` that describe a cell.
 
     Args:
         config: resolved; secrets and paths are removed.
+        logger: its section ``logger``.
         id: of the run.
         names: of task, encoder and strategy.
         title: name of the run.
     """
-    section = config.get("logger")
-    logger: Mapping[str, object] = section if isinstance(section, Mapping) else {}
-    given_tags = logger.get("tags")
-    more = [str(tag) for tag in given_tags] if isinstance(given_tags, list | tuple) else []
-    tags = dict.fromkeys(tag[:MAX_TAG] for tag in (*names.values(), *more) if tag)
-    entity = logger.get("entity")
+    tags = dict.fromkeys(tag[:MAX_TAG] for tag in (*names.values(), *logger.tags) if tag)
     return {
         "id": id,
         "name": title[-MAX_NAME:],
-        "project": str(logger.get("project") or "transfer-harness"),
-        "entity": None if entity is None else str(entity),
-        "group": str(logger.get("group") or "")[-MAX_NAME:] or None,
+        "project": logger.project or "transfer-harness",
+        "entity": logger.entity,
+        "group": (logger.group or "")[-MAX_NAME:] or None,
         "job_type": names["strategy"][:MAX_TAG],
         "tags": list(tags),
         "config": shown_config(config),
@@ -223,8 +226,9 @@ def finish(folder: Path) -> None:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     names = {"task": record.task, "encoder": record.encoder, "strategy": record.strategy}
     title = "/".join([*names.values(), record.cell, f"seed-{record.seed}"])
-    info = run_info(config, id=run_id(record.cell, record.seed), names=names, title=title)
-    run = start_run(info, folder=folder, mode=wandb_mode(config.get("logger") or {}))
+    logger = made(LoggerConfig, checked(LoggerConfig, section_or_empty("logger", config.get("logger"))))
+    info = run_info(config, logger=logger, id=run_id(record.cell, record.seed), names=names, title=title)
+    run = start_run(info, folder=folder, mode=wandb_mode(logger.mode))
     for point in points:
         run.log(point)
     run.summary.update(final_values(record))

@@ -6,15 +6,15 @@ Imports torch only when an objective is built.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.config.schema import betas
 from harness.core.instantiate import locate, refuse_unknown
 from harness.core.validation import Check, choice, number, optional, section, text, truth
 from harness.errors import HarnessError, did_you_mean
 from harness.pretraining.base import AnyObjective, Pretrainer
 from harness.pretraining.budget import Recipe
 from harness.pretraining.config import target_options
+from harness.records.parts import betas
 
 if TYPE_CHECKING:
     from harness.pretraining.objectives.bilm import BiLMObjective
@@ -115,10 +115,11 @@ def awd_lstm(
     from harness.encoders.awd_lstm.encoder import the_dropouts
     from harness.pretraining.objectives.word_lm import WordLM
 
+    given: dict[str, Any] = section("encoder.dropouts", dropouts)
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers}
     return WordLM(
         {k: _count(f"encoder.{k}", v) for k, v in sizes.items()},
-        the_dropouts(section("encoder.dropouts", dropouts), dropout_multiplier),
+        the_dropouts(given, dropout_multiplier),
         build_recipe(recipe),
         backwards=truth("encoder.backwards", backwards),
         max_vocabulary=_count("encoder.max_vocabulary", max_vocabulary),

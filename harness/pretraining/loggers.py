@@ -35,7 +35,7 @@ def check_logger(trainer: TrainerOptions) -> None:
     Raises:
         HarnessError: the package is missing, or online logging has no API key or connection.
     """
-    if trainer["logger"] != WANDB or (mode := wandb_mode({})) == "disabled":
+    if trainer["logger"] != WANDB or (mode := wandb_mode(None)) == "disabled":
         return
     if importlib.util.find_spec(WANDB) is None:
         raise HarnessError(
@@ -94,7 +94,7 @@ class PretrainLogger:
 
             part = len(list(self.run.work.glob("log/part-*")))
             return CSVLogger(save_dir=self.run.work, name="log", version=f"part-{part}")
-        if self.kind == WANDB and (mode := wandb_mode({})) != "disabled":
+        if self.kind == WANDB and (mode := wandb_mode(None)) != "disabled":
             try:
                 return self._open_wandb(mode, step)
             except Exception as e:

@@ -16,6 +16,7 @@ from harness.pretraining.base import AnyObjective, Objective, Outcome, ReportLin
 from harness.pretraining.config import PretrainConfig, build_budget
 from harness.pretraining.factories import build_pretrainer
 from harness.pretraining.text.corpus import Corpus
+from harness.records.parts import TrainerConfig
 
 if TYPE_CHECKING:
     from harness.processes.distributed import World
@@ -43,9 +44,12 @@ class RankedRun:
     log_info: Mapping[str, object]
 
     @property
-    def config(self) -> dict[str, Any]:
-        """As a plain dict, for :class:`harness.processes.ranks.Ranked`."""
-        return dict(self.pretrain_config)
+    def trainer(self) -> TrainerConfig:
+        """The devices, for :class:`harness.processes.ranks.Ranked`."""
+        given = self.pretrain_config["trainer"]
+        return TrainerConfig(
+            devices=given["devices"], accelerator=given["accelerator"], threads=given.get("threads")
+        )
 
 
 def pretrain_on_ranks(run: RankedRun, *, report: ReportLine) -> Outcome:

@@ -8,9 +8,8 @@ again by itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pytorch_lightning as pl
 import torch
@@ -23,6 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from harness.errors import HarnessError
 from harness.processes.distributed import TIMEOUT, World
+from harness.records.parts import TrainerConfig
 
 
 class ExistingRanks(ClusterEnvironment):
@@ -106,17 +106,17 @@ class Sharding:
         return torch.autocast("cuda" if torch.cuda.is_available() else "cpu", dtype=torch.bfloat16)
 
 
-def make_sharding(world: World, trainer: Mapping[str, Any]) -> Sharding | None:
+def make_sharding(world: World, trainer: TrainerConfig) -> Sharding | None:
     """The sharding that ``trainer.strategy=fsdp`` asks for.
 
     Raises:
         HarnessError: 16-mixed, whose gradient scaler does not work with shards.
     """
-    if world.size == 1 or trainer["strategy"] != "fsdp":
+    if world.size == 1 or trainer.strategy != "fsdp":
         return None
-    if trainer["precision"] == "16-mixed":
+    if trainer.precision == "16-mixed":
         raise HarnessError("trainer.precision=16-mixed: not with trainer.strategy=fsdp; use bf16-mixed")
-    return Sharding(world, trainer["precision"])
+    return Sharding(world, trainer.precision)
 
 
 def local(value: Tensor) -> Tensor:

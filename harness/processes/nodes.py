@@ -39,6 +39,7 @@ from harness.errors import HarnessError, describe_error
 from harness.processes import worker
 from harness.processes.distributed import TIMEOUT, Group, init_group, is_peer_error, take_device
 from harness.records.cell import Cell
+from harness.records.parts import TrainerConfig
 from harness.records.record import Record
 
 DECISION, ERROR, RECORDED = "decision", "error", "recorded"
@@ -83,7 +84,7 @@ class LaunchedRank:
             return None
 
 
-def launched_rank(trainer: Mapping[str, Any], *, host: bool) -> LaunchedRank:
+def launched_rank(trainer: TrainerConfig, *, host: bool) -> LaunchedRank:
     """This process among those of the launcher.
 
     Args:
@@ -94,7 +95,7 @@ def launched_rank(trainer: Mapping[str, Any], *, host: bool) -> LaunchedRank:
         HarnessError: there is no launcher, or it started another number of processes.
     """
     environment = next((e() for e in (TorchElasticEnvironment, SLURMEnvironment) if e.detect()), None)
-    nodes, devices = int(trainer["num_nodes"]), int(trainer["devices"])
+    nodes, devices = trainer.num_nodes, trainer.devices
     if environment is None:
         raise HarnessError(
             f"trainer.num_nodes={nodes}: start the command once per device on every node, for example: torchrun "
@@ -139,15 +140,15 @@ def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
     Raises:
         HarnessError: another rank failed: its error.
     """
-    trainer = cell.config["trainer"]
+    trainer = cell.trainer
     rank = launched_rank(trainer, host=False)
-    if trainer["threads"]:
-        torch.set_num_threads(max(1, trainer["threads"] // trainer["devices"]))
+    if trainer.threads:
+        torch.set_num_threads(max(1, trainer.threads // trainer.devices))
     threading.Thread(target=_exit_after_error, args=(rank,), daemon=True).start()
     try:
-        world = Group(rank.rank, rank.size, num_nodes=trainer["num_nodes"])
+        world = Group(rank.rank, rank.size, num_nodes=trainer.num_nodes)
         world.local_rank = rank.local_rank
-        cuda = take_device(world, trainer["accelerator"])
+        cuda = take_device(world, trainer.accelerator)
         init_group(world, cuda=cuda, store=PrefixStore("group", rank.store))
         run: Callable[..., Record] = worker.load_function(runner)
         record = run(cell, progress if world.first else _silent, world)

@@ -30,7 +30,7 @@ from harness.errors import HarnessError, describe_error
 from harness.processes import worker
 from harness.processes.forkserver import start_server
 from harness.records.cell import Cell
-from harness.records.lifecycle import cause_of_death
+from harness.records.lifecycle import describe_exit
 from harness.records.record import Record, read_record
 
 RANK_RUNNER = "harness.training.run:run_here"
@@ -39,12 +39,25 @@ GRACE_SECONDS = 2.0
 """How long the error of a rank that only lost another is held back: that one's own says more."""
 
 
+class RankedTrainer(Protocol):
+    """On what ranks run; see :class:`harness.records.parts.TrainerConfig`."""
+
+    @property
+    def devices(self) -> int: ...
+
+    @property
+    def accelerator(self) -> str: ...
+
+    @property
+    def threads(self) -> int | None: ...
+
+
 class Ranked(Protocol):
     """What ranks are started for: a cell, or anything else with ``trainer.devices``, ``accelerator`` and
     ``threads``, and a folder whose ``log.txt`` may say why a rank died."""
 
     @property
-    def config(self) -> dict[str, Any]: ...
+    def trainer(self) -> RankedTrainer: ...
 
     @property
     def folder(self) -> Path: ...
@@ -96,12 +109,12 @@ def run_ranks(cell: Cell, progress: Progress, *, runner: str = RANK_RUNNER) -> R
 
 
 def on_ranks(job: Ranked, progress: Progress, *, runner: str) -> None:
-    """Run ``runner`` on as many ranks as ``trainer.devices`` of ``job.config`` says.
+    """Run ``runner`` on as many ranks as ``job.trainer.devices`` says.
 
     Raises:
         HarnessError: as :func:`run_ranks`.
     """
-    size = int(job.config["trainer"]["devices"])
+    size = job.trainer.devices
     with _started(job, size=size, runner=runner) as ranks:
         _watch(ranks, job, progress)
 
@@ -146,7 +159,7 @@ def _start(context: Any, cell: Ranked, seat: Seat) -> _Rank:
 
 def _threads(cell: Ranked, size: int) -> int | None:
     """Ranks share the cell's threads."""
-    told = cell.config["trainer"].get("threads") or os.environ.get("OMP_NUM_THREADS", "")
+    told = cell.trainer.threads or os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(told) // size) if str(told).isdecimal() else None
 
 
@@ -192,7 +205,7 @@ def _cause(failed: Sequence[_Rank], size: int, cell: Ranked) -> str:
     first = min(failed, key=lambda r: (r.lost_another, r.number))
     if first.error is not None:
         return first.error
-    return f"rank {first.number} of {size}: {cause_of_death(first.exitcode or 0, folder=cell.folder)}"
+    return f"rank {first.number} of {size}: {describe_exit(first.exitcode or 0, folder=cell.folder)}"
 
 
 def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
@@ -234,7 +247,7 @@ def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
         seat.size,
         port=seat.port,
         listener=seat.listener.detach() if seat.listener is not None else None,
-        accelerator=cell.config["trainer"]["accelerator"],
+        accelerator=cell.trainer.accelerator,
     )
 
     def tell(event: dict[str, Any]) -> None:

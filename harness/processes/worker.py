@@ -125,7 +125,7 @@ def _redirect_output(log: Path) -> None:
 
 def _set_environment(spec: WorkerSpec) -> None:
     """Set devices and threads before CUDA is initialised; loaded libraries need a call instead."""
-    if (spec.cell.config.get("trainer") or {}).get("num_nodes", 1) == 1:
+    if spec.cell.trainer.num_nodes == 1:
         for name in DISTRIBUTED:
             os.environ.pop(name, None)
     if spec.devices is not None:

@@ -1,4 +1,4 @@
-"""The record of a cell that could not write its own: skipped, timed out, failed or killed."""
+"""Records around a run: the one that is there, and that of a cell which could not write its own."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ _MEANING = {
 }
 
 
-def previous(cell: Cell) -> Record | None:
-    """The record in the cell's folder, if there is one. A damaged one is set aside as
-    ``record.json.damaged-<time>``, so that the cell can run again and nothing is lost.
+def load_record_or_none(cell: Cell) -> Record | None:
+    """Read the record in the cell's folder, if there is one.
+
+    A damaged record is renamed to ``record.json.damaged-<time>``, so that the cell can run again and nothing
+    is lost.
 
     Raises:
-        HarnessError: what lies there is no file, or cannot be read.
+        HarnessError: the record cannot be read, or not renamed.
     """
     path = cell.folder / RECORD
     try:
@@ -46,18 +48,24 @@ def previous(cell: Cell) -> Record | None:
         except FileNotFoundError:  # another sweep was first
             pass
         except OSError as e:
-            raise HarnessError(f"{path}: is damaged and cannot be set aside ({e.strerror or e})") from e
+            raise HarnessError(f"{path}: is damaged and cannot be renamed ({e.strerror or e})") from e
         return None
     except OSError as e:
         raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
 
 
-def make_room(cell: Cell, record: Record | None) -> None:
-    """Before a cell runs, its lease being held: of a complete run everything goes to the archive, of any
-    other the record and what was half written go.
+def archive_previous(cell: Cell, record: Record | None) -> None:
+    """Clear the cell's folder before it runs; its lease must be held.
+
+    The files of a complete run go to the archive; of any other run, the record and temporary files are
+    removed.
+
+    Args:
+        cell: the cell.
+        record: what :func:`load_record_or_none` returned.
 
     Raises:
-        OSError: it cannot be moved or removed.
+        OSError: a file cannot be moved or removed.
     """
     remove_temporary(cell.folder)
     if record is None:
@@ -65,39 +73,43 @@ def make_room(cell: Cell, record: Record | None) -> None:
     if record.status != "complete":
         (cell.folder / RECORD).unlink(missing_ok=True)
         return
-    results = cell.folder.parents[4]
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
-    target = results / ARCHIVE / stamp / cell.folder.relative_to(results)
+    target = cell.results_dir / ARCHIVE / stamp / cell.folder.relative_to(cell.results_dir)
     target.mkdir(parents=True, exist_ok=True)
-    # the record first: a cell whose files were moved by halves must not look complete
+    # the record first: if only half of the files are moved, the cell must not look complete
     for path in sorted(cell.folder.iterdir(), key=lambda p: p.name != RECORD):
         if path.name != LEASE:
             path.rename(target / path.name)
 
 
 def skipped(cell: Cell) -> Record:
-    """The record of a cell that is not to be run."""
+    """The record of a cell that is not run."""
     return failure(cell, status="skipped", reason=cell.skip or "")
 
 
 def failure(
     cell: Cell, *, status: str, reason: str, started: str | None = None, seconds: float = 0.0
 ) -> Record:
-    """A record without scores, named as the cell is."""
-    task, encoder, strategy = (
-        _name(cell, key, at=n) for n, key in enumerate(("task", "encoder", "strategy"))
-    )
+    """A record without scores.
+
+    Args:
+        cell: the cell.
+        status: failed, skipped or timeout.
+        reason: for the reader.
+        started: UTC; None = now.
+        seconds: wall time that the cell took.
+    """
     record = Record(
         status=status,
-        task=task,
-        encoder=encoder,
-        strategy=strategy,
+        task=cell.task.name,
+        encoder=cell.encoder.name,
+        strategy=cell.strategy.name,
         cell=cell.id,
         seed=cell.seed,
-        kind=str((cell.config.get("task") or {}).get("kind") or ""),
+        kind=cell.task.kind,
         reason=reason,
         variant=dict(cell.variant),
-        partial=cell.config.get("limit"),
+        partial=cell.options.limit,
         started=started or utc_now(),
         finished=utc_now(),
     )
@@ -106,36 +118,35 @@ def failure(
     return record
 
 
-def store(cell: Cell, record: Record, *, warn: Callable[[str], None]) -> None:
-    """Write the record and, where the cell did not come so far, its configuration. A full disk is a warning:
-    the cell is run again next time."""
+def write_record_or_warn(cell: Cell, record: Record, *, warn: Callable[[str], None]) -> None:
+    """Write the record and, if it is missing, the configuration. A full disk is only a warning: the cell is
+    run again by the next sweep."""
     try:
         if not (cell.folder / CONFIG).exists():
-            write_config(cell.folder, cell.config)
+            write_config(cell.folder, cell.resolved)
         write_record(cell.folder, record)
     except OSError as e:
         warn(f"{cell.title}: its record cannot be written ({e})")
 
 
-def cause_of_death(exitcode: int, *, folder: Path) -> str:
-    """Why a child that left neither record nor error is gone, with the last lines of its log."""
+def describe_exit(exitcode: int, *, folder: Path) -> str:
+    """Why a worker ended without a record or an error message, with the last lines of its log.
+
+    Args:
+        exitcode: as multiprocessing reports it; -N = killed by signal N.
+        folder: the cell's, which holds ``log.txt``.
+    """
     if exitcode < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-exitcode).name
             meaning = _MEANING.get(name)
             cause = f"{name}: {meaning}" if meaning else f"killed by {name}"
             return _with_log(cause, folder / LOG)
-    what = "ended without a record" if exitcode == 0 else f"the process ended with exit code {exitcode}"
-    if exitcode == 255:  # what multiprocessing says when it cannot know
-        what += ": the server that the cells are forked from was killed (out of memory?)"
-    return _with_log(what, folder / LOG)
+    cause = "ended without a record" if exitcode == 0 else f"the process ended with exit code {exitcode}"
+    if exitcode == 255:  # multiprocessing's value when the exit code is unknown
+        cause += ": the server that the workers are forked from was killed (out of memory?)"
+    return _with_log(cause, folder / LOG)
 
 
 def _with_log(cause: str, log: Path) -> str:
     return "\n".join([cause, *tail(log)])
-
-
-def _name(cell: Cell, key: str, *, at: int) -> str:
-    section = cell.config.get(key)
-    name = section.get("name") if isinstance(section, dict) else None
-    return str(name) if name is not None else cell.folder.parts[-5:][at]

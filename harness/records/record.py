@@ -25,10 +25,13 @@ except ImportError:  # PyYAML without its C part
 
 from harness.errors import HarnessError, NewerSchema
 
+ENGINE_VERSION = 1
+"""Incremented when a fix in the engine changes results; part of every cell id."""
 SCHEMA = 1
 STATUSES = ("complete", "failed", "skipped", "timeout")
 RECORD = "record.json"
 CONFIG = "config.yaml"
+CONFIG_JSON = "config.json"
 
 
 @dataclass(slots=True)
@@ -137,10 +140,17 @@ def write_record(folder: Path, record: Record) -> None:
     write_atomic(folder / RECORD, text.encode("utf-8", "backslashreplace"))  # half a surrogate is escaped
 
 
-def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.yaml``: the resolved configuration."""
+def results_of(folder: Path) -> Path:
+    """The results folder that a cell's folder lies in, five levels above."""
+    return folder.parents[4]
+
+
+def write_config(folder: Path, config: Mapping[str, object]) -> None:
+    """Write the resolved configuration: ``config.yaml`` for readers, ``config.json`` for programs."""
     text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     write_atomic(folder / CONFIG, text.encode())
+    data = json.dumps(dict(config), ensure_ascii=False, indent=1)
+    write_atomic(folder / CONFIG_JSON, data.encode("utf-8", "backslashreplace"))
 
 
 def read_record(folder: Path) -> Record:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from harness.config import resolve
 from harness.core.fingerprint import data_fingerprint
 from harness.errors import HarnessError
 from harness.loggers import factory
+from harness.records import inputs
 from harness.records.cell import Cell
 from harness.sweeps.plan import SweepPlan
 
@@ -58,7 +59,7 @@ def warn_of_missing_outputs(plan: SweepPlan) -> None:
 
 def _optional_outputs(cell: Cell) -> Iterator[tuple[str, str]]:
     """Keys and the file or folder beside the record that each requests."""
-    if (cell.config.get("trainer") or {}).get("save"):
+    if cell.trainer.save:
         yield "trainer.save", "model.safetensors"
     logger = factory.logger_class(cell)
     if logger is not None and logger.output:
@@ -84,14 +85,13 @@ def check_data(cells: Sequence[Cell]) -> None:
     checked: set[str] = set()
     printed: set[str] = set()
     for cell in cells:
-        trainer = cell.config.get("trainer") or {}
-        parts = [cell.config["task"], cell.config.get("limit"), trainer.get("select"), cell.files.get("task")]
+        parts = [asdict(cell.task), cell.options.limit, cell.trainer.select, cell.files.get("task")]
         key = data_fingerprint(parts)
         if key in checked:
             continue
         checked.add(key)
         try:
-            task, splits = resolve.read_data(cell)
+            task, splits = inputs.read_data(cell)
         except HarnessError as e:
             raise HarnessError(f"{e}\n(in cell {cell.title}; nothing has been run)") from e
         for note in (f"{task.name}: {note}" for note in splits.notes):

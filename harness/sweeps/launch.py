@@ -200,7 +200,7 @@ def execute(
     if state is not None:
         state.requested |= {str(cell.folder) for cell in cells}
         state.already_complete |= already_complete
-        state.results_dirs |= {cell.folder.parents[4]: None for cell in cells}
+        state.results_dirs |= {cell.results_dir: None for cell in cells}
         state.records |= records
         if state.stopped:
             return records
@@ -223,9 +223,11 @@ def rerun(cells: Sequence[Cell], state: SweepState) -> None:
         HarnessError: unreadable data or a folder that cannot be written; no cell has been run.
         KeyboardInterrupt: the user stopped it.
     """
-    for root in {cell.folder.parents[4] for cell in cells}:
+    for root in {cell.results_dir for cell in cells}:
         check_writable(root)
-    plan = make_plan({str(c.folder): replace(c, config={**c.config, "overwrite": "always"}) for c in cells})
+    plan = make_plan(
+        {str(c.folder): replace(c, options=replace(c.options, overwrite="always")) for c in cells}
+    )
     check_cells(plan.to_run)
     execute(cells, plan, slots=_slots_for(cells, slots="auto", cells_per_device=1), state=state)
 
@@ -236,7 +238,7 @@ def dev_score(record: Record | None) -> float | None:
 
 
 def _is_dry_run(cells: Sequence[Cell]) -> bool:
-    return any(bool(cell.config.get("dry_run")) for cell in cells)
+    return any(cell.options.dry_run for cell in cells)
 
 
 def _print_plan(cells: Sequence[Cell], plan: SweepPlan, *, slots: int) -> None:
@@ -264,7 +266,7 @@ def _run(
         "display": display,
         "runner": RUNNER,
         "preload": (*PRELOAD, *_modules_of(cells)),
-        "fail_fast": any(bool(cell.config.get("fail_fast")) for cell in cells),
+        "fail_fast": any(cell.options.fail_fast for cell in cells),
         "force_rerun": plan.force_rerun,
     }
     pool: BasePool
@@ -285,8 +287,8 @@ def _run(
 
 def _modules_of(cells: Sequence[Cell]) -> list[str]:
     """Modules of the cells' components and loggers, to be imported once by the fork server."""
-    parts = [cell.config.get(group) or {} for cell in cells for group in ("encoder", "task", "body")]
-    modules = {str(part["_target_"]).rpartition(".")[0] for part in parts if part.get("_target_")}
+    parts = [part for cell in cells for part in (cell.encoder, cell.task, cell.body)]
+    modules = {part.target.rpartition(".")[0] for part in parts if part.target}
     return sorted(modules) + factory.packages(cells)
 
 
@@ -308,10 +310,9 @@ def _prepare(
 def _slots_for(cells: Sequence[Cell], *, slots: object, cells_per_device: int) -> list[DeviceSlot]:
     from omegaconf import ListConfig, OmegaConf
 
-    trainers = [cell.config.get("trainer") or {} for cell in cells]
-    cpu = bool(trainers) and all(t.get("accelerator") == "cpu" for t in trainers)
-    on_gpus = [t for t in trainers if cpu or t.get("accelerator") != "cpu"]
-    devices = [t["devices"] for t in on_gpus if isinstance(t.get("devices"), int)]
+    trainers = [cell.trainer for cell in cells]
+    cpu = bool(trainers) and all(t.accelerator == "cpu" for t in trainers)
+    devices = [t.devices for t in trainers if cpu or t.accelerator != "cpu"]
     return make_slots(
         OmegaConf.to_container(slots) if isinstance(slots, ListConfig) else slots,
         cells_per_device=cells_per_device,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def num_nodes(cell: Cell) -> int:
     """``trainer.num_nodes``."""
-    return int((cell.config.get("trainer") or {}).get("num_nodes") or 1)
+    return cell.trainer.num_nodes
 
 
 def check_one_node(cells: Iterable[Cell]) -> None:
@@ -43,7 +43,7 @@ def join_nodes(cell: Cell, *, runner: str) -> LaunchedRank | None:
         return None
     from harness.processes.nodes import follow, launched_rank
 
-    rank = launched_rank(cell.config["trainer"], host=True)
+    rank = launched_rank(cell.trainer, host=True)
     if rank.rank > 0:
         follow(cell, rank, runner=runner)
     return rank

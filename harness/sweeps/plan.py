@@ -24,6 +24,7 @@ from pathlib import Path
 from harness.errors import HarnessError, NewerSchema
 from harness.records import lifecycle
 from harness.records.cell import Cell
+from harness.records.parts import RunOptions
 from harness.records.record import Record, iter_records
 from harness.sweeps.progress import duration
 
@@ -57,7 +58,7 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> SweepPlan:
     plan = SweepPlan()
     for key, cell in cells.items():
         try:
-            record = lifecycle.previous(cell)
+            record = lifecycle.load_record_or_none(cell)
         except NewerSchema:
             raise
         except HarnessError as e:  # affects this cell only
@@ -66,7 +67,7 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> SweepPlan:
             continue
         if cell.skip is not None and (record is None or record.status != "complete"):
             plan.settled[key] = _skipped(cell, record, dry=dry)
-        elif record is not None and is_up_to_date(record, cell.config):
+        elif record is not None and is_up_to_date(record, cell.options):
             plan.settled[key] = record
             if record.status == "complete":
                 plan.complete.append(cell)
@@ -77,9 +78,9 @@ def make_plan(cells: Mapping[str, Cell], *, dry: bool = False) -> SweepPlan:
     return plan
 
 
-def is_up_to_date(record: Record, config: Mapping[str, object]) -> bool:
+def is_up_to_date(record: Record, options: RunOptions) -> bool:
     """Whether a record is kept under ``overwrite`` and ``retry`` (see the module docstring)."""
-    overwrite, retry = config.get("overwrite", "never"), config.get("retry", "all")
+    overwrite, retry = options.overwrite, options.retry
     if record.status == "complete":
         return overwrite != "always"
     if record.status not in ("failed", "timeout") or overwrite != "never":
@@ -92,7 +93,7 @@ def _skipped(cell: Cell, record: Record | None, *, dry: bool) -> Record:
         return record
     skipped = lifecycle.skipped(cell)
     if not dry:
-        lifecycle.store(cell, skipped, warn=lambda text: print(text, file=sys.stderr))
+        lifecycle.write_record_or_warn(cell, skipped, warn=lambda text: print(text, file=sys.stderr))
     return skipped
 
 
@@ -130,7 +131,7 @@ def estimates(roots: Iterable[Path]) -> dict[Kind, Estimate]:
 
 def describe(cells: Sequence[Cell], plan: SweepPlan, *, slots: int) -> list[str]:
     """Describe a sweep: one line per cell id with the state of its seeds, then counts, reasons and cost."""
-    history = estimates({cell.folder.parents[4]: None for cell in cells})
+    history = estimates({cell.results_dir: None for cell in cells})
     rows: dict[str, list[Cell]] = {}
     for cell in {str(c.folder): c for c in cells}.values():
         rows.setdefault(str(cell.folder.parent), []).append(cell)
@@ -176,8 +177,7 @@ def _variant(variant: Mapping[str, object]) -> frozenset[tuple[str, str]]:
 
 def _expected(cell: Cell, history: Mapping[Kind, Estimate]) -> Estimate | None:
     """Cost of cells of the same variant, else of other variants."""
-    task, encoder, strategy = (str(cell.config[g]["name"]) for g in ("task", "encoder", "strategy"))
-    names = (task, encoder, strategy, cell.config.get("limit"))
+    names = (cell.task.name, cell.encoder.name, cell.strategy.name, cell.options.limit)
     return history.get((*names, _variant(cell.variant))) or history.get((*names, None))
 
 

@@ -23,7 +23,13 @@ from harness.processes.worker import WorkerSpec
 from harness.processes.worker import main as worker_main
 from harness.records.cell import Cell
 from harness.records.lease import Lease, Leases
-from harness.records.lifecycle import cause_of_death, failure, make_room, previous, store
+from harness.records.lifecycle import (
+    archive_previous,
+    describe_exit,
+    failure,
+    load_record_or_none,
+    write_record_or_warn,
+)
 from harness.records.record import Record
 from harness.sweeps.base_pool import BasePool
 
@@ -116,7 +122,7 @@ class LocalPool(BasePool):
     def _start(self, cell: Cell, *, slot: DeviceSlot, lease: Lease) -> bool:
         """Start a worker; False if another sweep has completed the cell in the meantime."""
         try:
-            record = previous(cell)
+            record = load_record_or_none(cell)
             if (
                 record is not None
                 and record.status == "complete"
@@ -125,22 +131,22 @@ class LocalPool(BasePool):
                 lease.release()
                 self._finish(cell, record)
                 return False
-            make_room(cell, record)
+            archive_previous(cell, record)
             process, pipe = self._fork(self._worker_spec(cell, slot))
         except BaseException:
             lease.release()
             raise
-        now, limit = time.monotonic(), cell.config.get("timeout")
+        now, limit = time.monotonic(), cell.options.timeout
         worker = _RunningCell(
             cell, slot, process, pipe, lease, utc_now(), now, now + limit if limit else None
         )
-        worker.memory_limit = cell.config.get("memory_gb")
+        worker.memory_limit = cell.options.memory_gb
         self._running.append(worker)
         self.display.started(cell, slot)
         return True
 
     def _worker_spec(self, cell: Cell, slot: DeviceSlot) -> WorkerSpec:
-        threads = (cell.config.get("trainer") or {}).get("threads") or slot.threads
+        threads = cell.trainer.threads or slot.threads
         return WorkerSpec(
             cell=cell,
             runner=self.runner,
@@ -229,10 +235,10 @@ class LocalPool(BasePool):
         worker.pipe.close()
         remove_temporary(worker.cell.folder)
         try:
-            record = previous(worker.cell)
+            record = load_record_or_none(worker.cell)
             if record is None and not worker.cancelled:
                 record = self._failure_record(worker)
-                store(worker.cell, record, warn=self.display.note)
+                write_record_or_warn(worker.cell, record, warn=self.display.note)
         except HarnessError as e:
             record = failure(worker.cell, status="failed", reason=str(e))
         finally:
@@ -244,10 +250,10 @@ class LocalPool(BasePool):
         seconds = time.monotonic() - worker.clock
         status, reason = "failed", worker.error
         if worker.timed_out:
-            status, reason = "timeout", f"ran longer than timeout={worker.cell.config['timeout']} seconds"
+            status, reason = "timeout", f"ran longer than timeout={worker.cell.options.timeout} seconds"
         elif reason is None:
             exitcode = worker.process.exitcode
-            reason = cause_of_death(0 if exitcode is None else exitcode, folder=worker.cell.folder)
+            reason = describe_exit(0 if exitcode is None else exitcode, folder=worker.cell.folder)
         record = failure(worker.cell, status=status, reason=reason, started=worker.started, seconds=seconds)
         record.costs.device = worker.slot.label
         record.costs.slots = len(self.slots)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from harness.adaptation.adapter import Adapted, Adapter
-from harness.config.cell_id import NOT_IDENTITY
-from harness.config.resolve import verify
-from harness.config.skips import has_table
 from harness.core.cache import Store
 from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
-from harness.core.instantiate import build
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
 from harness.encoders.base import Encoder
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.processes.devices import autocast_type, pick_device
 from harness.records.cell import Cell
-from harness.strategies.strategy import Strategy
+from harness.records.inputs import verify
 from harness.task import Splits, Task
 from harness.training.features import (
     VERSION,
@@ -70,23 +66,21 @@ class Encoding:
 
 def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | None:
     """What adapts the encoder to the texts of the training split; None where the strategy does not."""
-    strategy = Strategy.from_config(cell.config["strategy"])
-    if strategy.adapt is None:
+    if cell.strategy.adapt is None:
         return None
-    trainer = cell.config["trainer"]
-    device = pick_device(trainer["accelerator"])
+    device = pick_device(cell.trainer.accelerator)
     return Adapter(
         cell,
-        strategy.adapt,
+        cell.strategy.adapt,
         splits,
         trainer={
-            "accelerator": trainer["accelerator"],
-            "precision": trainer["precision"],
+            "accelerator": cell.trainer.accelerator,
+            "precision": cell.trainer.precision,
             "devices": [device.index] if device.type == "cuda" else 1,
             "device": device,
         },
         progress=progress,
-        random_init=strategy.transfer == "nothing",
+        random_init=cell.strategy.transfer == "nothing",
     )
 
 
@@ -94,14 +88,14 @@ def encode(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
 ) -> Encoding:
     """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
-    strategy = Strategy.from_config(cell.config["strategy"])
-    if strategy.frozen and strategy.transfer == "encoder" and not cell.config["encoder"]["table"]:
+    strategy = cell.strategy
+    if strategy.frozen and strategy.transfer == "encoder" and not cell.encoder.table:
         features = cached_features(cell, task, sequences, progress, adapter=adapter)
         if features is not None:
             return features
     begin = time.perf_counter()
     progress({"phase": "encode", "message": "loading the encoder"})
-    encoder = load_carried(cell, strategy, adapter)
+    encoder = load_transferred(cell, adapter)
     adapted = adapter.adapted if adapter else Adapted()
     restrict = getattr(encoder, "restrict", None)
     if restrict is not None:
@@ -124,32 +118,32 @@ def encode(
     )
 
 
-def load_carried(cell: Cell, strategy: Strategy, adapter: Adapter | None = None) -> Encoder:
-    """The encoder as far as the strategy carries it over, adapted where it does so."""
+def load_transferred(cell: Cell, adapter: Adapter | None = None) -> Encoder:
+    """Load the transferred part of the encoder, adapted where the strategy adapts it."""
+    strategy = cell.strategy
 
-    def make(config: Mapping[str, Any]) -> Encoder:
+    def make(config: EncoderConfig) -> Encoder:
         torch.manual_seed(cell.seed)  # also when it is loaded a second time, or was adapted
-        # what was adapted from random weights is no longer random
+        # weights adapted from random ones are loaded, not drawn again
         random_init = strategy.transfer == "nothing" and adapter is None
-        made: Encoder = build(config, random_init=random_init, cache_dir=cell.cache_dir)
+        loaded = config.build(random_init=random_init, cache_dir=cell.cache_dir)
         verify(cell)
-        return made
+        return loaded
 
-    encoder = make(cell.config["encoder"]) if adapter is None else adapter.load(make)
-    check_layers(cell.config["encoder"]["layers"], encoder.num_layers)
+    encoder = make(cell.encoder) if adapter is None else adapter.load(make)
+    check_layers(cell.encoder.layers, encoder.num_layers)
     return encoder.embedding_encoder() if strategy.transfer == "embeddings" else encoder
 
 
 def windowing(cell: Cell, task: Task, encoder: Encoder) -> WindowOptions:
     """How this cell cuts long texts: the smaller of what is asked for and what the encoder takes."""
-    trainer = cell.config["trainer"]
-    asked = trainer["max_length"] or MAX_LENGTH
-    reach = encoder.max_length or asked
-    if trainer["max_length"] and trainer["max_length"] > reach:
-        raise HarnessError(f"trainer.max_length={asked}: {encoder.name} takes at most {reach} tokens")
+    requested = cell.trainer.max_length or MAX_LENGTH
+    reach = encoder.max_length or requested
+    if cell.trainer.max_length and requested > reach:
+        raise HarnessError(f"trainer.max_length={requested}: {encoder.name} takes at most {reach} tokens")
     return WindowOptions(
-        max_length=min(asked, reach),
-        stride=trainer["stride"],
+        max_length=min(requested, reach),
+        stride=cell.trainer.stride,
         truncate=task.truncate,
         max_first=task.max_first,
     )
@@ -159,7 +153,7 @@ def cached_features(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
 ) -> Encoding | None:
     """Features from the store, computed when they are not there; None when they would not fit in it."""
-    limit = int(cell.config["feature_cache_gb"] * 1e9)
+    limit = int(cell.options.feature_cache_gb * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
     key = feature_key(cell, task, sequences, adapter)
     if limit == 0 and not store.whole(key):
@@ -171,23 +165,22 @@ def cached_features(
     def compute(folder: Any) -> None:
         nonlocal load, adapted
         progress({"phase": "encode", "message": "computing features"})
-        strategy = Strategy.from_config(cell.config["strategy"])
         start = time.perf_counter()
-        encoder = load_carried(cell, strategy, adapter)
+        encoder = load_transferred(cell, adapter)
         load = time.perf_counter() - start
         if adapter is not None:
             load -= adapter.last
             adapted = adapter.adapted
             adapted.write(folder)
-        device = pick_device(cell.config["trainer"]["accelerator"])
+        device = pick_device(cell.trainer.accelerator)
         write_features(
             folder,
             encoder,
             sequences,
             windowing=windowing(cell, task, encoder),
-            layers=cell.config["encoder"]["layers"],
+            layers=cell.encoder.layers,
             device=device,
-            autocast=autocast_type(cell.config["trainer"]["precision"]),
+            autocast=autocast_type(cell.trainer.precision),
             progress=lambda done, total: progress({"phase": "encode", "done": done, "total": total}),
             max_bytes=limit,
         )
@@ -226,17 +219,17 @@ def _feature_encoding(
 
 def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
     """Everything the values and rows of frozen features depend on."""
-    encoder, trainer = cell.config["encoder"], cell.config["trainer"]
-    apart = (*NOT_IDENTITY["encoder"], "name", "path", "mix")
-    options = {k: v for k, v in encoder.items() if k not in apart}
+    trainer, layers = cell.trainer, cell.encoder.layers
     parts = {
-        "encoder": options,
+        "encoder": cell.encoder.content(),
+        "layers": layers if isinstance(layers, str) else list(layers),
+        "pairs": cell.encoder.pairs,
         "weights": cell.files.get("encoder", ""),
         "texts": sequences.fingerprint(),
-        "windows": [trainer["max_length"], trainer["stride"], task.truncate, task.max_first],
-        "precision": trainer["precision"],
+        "windows": [trainer.max_length, trainer.stride, task.truncate, task.max_first],
+        "precision": trainer.precision,
         "version": VERSION,
-        "seed": cell.seed if has_table(encoder) else None,
+        "seed": cell.seed if cell.encoder.has_table else None,
     }
     if adapter is not None:
         parts["adapted"] = adapter.key

@@ -16,11 +16,11 @@ import torch
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.base import Encoder, Group
+from harness.encoders.config import Layers
 from harness.errors import HarnessError
 from harness.training.sequences import Sequences
 
 VERSION = 1
-Layers = str | list[int]
 Progress = Callable[[int, int], None]
 _FIELDS = ("word_ids", "offsets", "sequence_ids")
 

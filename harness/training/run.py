@@ -18,14 +18,15 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from harness.config.cell_id import ENGINE_VERSION
 from harness.core.events import Progress
+from harness.core.instantiate import Component
 from harness.core.provenance import git_state, host, versions
 from harness.loggers.factory import current, logged
 from harness.processes.distributed import ALONE, World
 from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
-from harness.records.record import Costs, Record, write_config, write_record
+from harness.records.record import ENGINE_VERSION, Costs, Record, write_config, write_record
+from harness.strategies.strategy import Strategy
 from harness.task import HasLiveMetrics
 from harness.training.assemble import Assembly, assemble
 from harness.training.callbacks import BestEpochCallback, Curves, LiveMetrics, StepProgress
@@ -52,16 +53,16 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
     Raises:
         HarnessError: bad data or a run that diverged. The caller records failures.
     """
-    if cell.config["trainer"]["num_nodes"] > 1:
+    if cell.trainer.num_nodes > 1:
         from harness.processes.nodes import run_on_rank
 
         return run_on_rank(cell, progress, runner="harness.training.run:run_here")
-    if cell.config["trainer"]["devices"] > 1:
+    if cell.trainer.devices > 1:
         from harness.processes.ranks import run_ranks
 
         return run_ranks(cell, progress)
-    if cell.config["trainer"]["threads"]:
-        torch.set_num_threads(cell.config["trainer"]["threads"])
+    if cell.trainer.threads:
+        torch.set_num_threads(cell.trainer.threads)
     return run_here(cell, progress, ALONE)
 
 
@@ -78,7 +79,7 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
     rank_zero.rank = world.rank
     if world.first:
         cell.folder.mkdir(parents=True, exist_ok=True)
-        write_config(cell.folder, cell.config)
+        write_config(cell.folder, cell.resolved)
     pl.seed_everything(cell.seed, verbose=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -95,20 +96,20 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
 
 
 def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Record:
-    config, task, splits, world = cell.config["trainer"], assembly.task, assembly.splits, assembly.world
+    config, task, splits, world = cell.trainer, assembly.task, assembly.splits, assembly.world
     choice = BestEpochCallback(
         task,
         splits.dev,
-        keep=config["select"],
-        patience=config["patience"],
+        keep=config.select,
+        patience=config.patience,
         progress=progress,
         world=world,
     )
     assembly.model.check_ranks("before training")
     world.set_seed(cell.seed)
-    watching = [choice, StepProgress(progress, config["epochs"]), *([Curves(choice)] if current() else [])]
+    watching = [choice, StepProgress(progress, config.epochs), *([Curves(choice)] if current() else [])]
     # on all ranks, since they reduce the metrics together; only the first rank has a logger
-    if splits.dev and cell.config["logger"]["name"] != "none" and isinstance(task, HasLiveMetrics):
+    if splits.dev and cell.logger.name != "none" and isinstance(task, HasLiveMetrics):
         watching.append(LiveMetrics(task, splits.dev))
     trainer = make_trainer(cell, assembly, watching)
     begin = time.perf_counter()
@@ -124,7 +125,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
     counted = write_predictions(cell.folder, kept, task=task) if world.first else Summary()
-    if config["save"]:
+    if config.save:
         save_trained(cell.folder, assembly)
     train_seconds = fit_seconds - choice.seconds
     costs = Costs(
@@ -133,7 +134,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
         examples_per_second=len(splits.train) * epochs / max(train_seconds, 1e-9),
         slots=int(os.environ.get("HARNESS_SLOTS", "1")),
         devices=world.size,
-        device=device_name(config["accelerator"]),
+        device=device_name(config.accelerator),
         host=host(),
     )
     record = describe(cell, assembly)
@@ -146,22 +147,22 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
 
 def describe(cell: Cell, assembly: Assembly) -> Record:
     """The part of the record that is known before training."""
-    config, splits, encoding = cell.config, assembly.splits, assembly.encoding
+    splits, encoding = assembly.splits, assembly.encoding
     parts = list(assembly.model.parameters())
     live = sum(p.numel() for p in parts)
     cached = encoding.parameters if isinstance(encoding.encoder, FeatureEncoder) else 0
     return Record(
         status="complete",
-        task=config["task"]["name"],
-        encoder=config["encoder"]["name"],
-        strategy=config["strategy"]["name"],
+        task=cell.task.name,
+        encoder=cell.encoder.name,
+        strategy=cell.strategy.name,
         cell=cell.id,
         seed=cell.seed,
         kind=assembly.task.kind,
-        variant=cell.variant,
+        variant=dict(cell.variant),
         metric=assembly.task.metric,
         maximize=assembly.task.maximize,
-        partial=config["limit"],
+        partial=cell.options.limit,
         n_train=len(splits.train),
         n_dev=len(splits.dev),
         n_test=len(splits.test),
@@ -174,9 +175,9 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
             *splits.notes,
             *encoding.adapted.notes,
             *encoding_notes(encoding.report),
-            *unfreezing_notes(assembly, config["trainer"]),
+            *unfreezing_notes(assembly, epochs=cell.trainer.epochs),
         ],
-        versions={**versions(), **result_versions(config)},
+        versions={**versions(), **result_versions(cell)},
         git=git_state(),
     )
 
@@ -194,11 +195,16 @@ def scalar_mix_weights(assembly: Assembly) -> dict[str, list[float]]:
     return out
 
 
-def result_versions(config: Mapping[str, Any]) -> dict[str, str]:
+def result_versions(cell: Cell) -> dict[str, str]:
     """Versions that are raised when a fix changes results, of the engine and of each part."""
-    parts = ("encoder", "strategy", "task", "body")
-    found = {f"result.{part}": str(config[part].get("result_version", 1)) for part in parts}
-    return {"result.engine": str(ENGINE_VERSION), **found}
+    parts: dict[str, Component | Strategy] = {
+        "encoder": cell.encoder,
+        "strategy": cell.strategy,
+        "task": cell.task,
+        "body": cell.body,
+    }
+    of_parts = {f"result.{name}": str(part.result_version) for name, part in parts.items()}
+    return {"result.engine": str(ENGINE_VERSION), **of_parts}
 
 
 def encoding_notes(report: Mapping[str, float]) -> list[str]:
@@ -217,15 +223,18 @@ def encoding_notes(report: Mapping[str, float]) -> list[str]:
     return notes
 
 
-def unfreezing_notes(assembly: Assembly, trainer: Mapping[str, Any]) -> list[str]:
-    """Which part of the encoder had not thawed by the last epoch that was planned."""
+def unfreezing_notes(assembly: Assembly, *, epochs: int) -> list[str]:
+    """Which layer groups of the encoder are still frozen in the last of ``epochs`` epochs."""
     strategy = assembly.model.strategy
     if strategy.unfreeze is None:
         return []
     groups = [name for name, _ in assembly.model.encoder.layer_groups()]
-    held = groups[: len(groups) - strategy.unfrozen_groups(len(groups), epoch=trainer["epochs"] - 1)]
-    said = f"in {trainer['epochs']} epochs {', '.join(held)} never thawed; trainer.epochs says how many"
-    return [said] if held else []
+    frozen = groups[: len(groups) - strategy.unfrozen_groups(len(groups), epoch=epochs - 1)]
+    if not frozen:
+        return []
+    return [
+        f"{', '.join(frozen)} stayed frozen for all {epochs} epochs; increase trainer.epochs to train them"
+    ]
 
 
 def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:

@@ -25,20 +25,20 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
     With several ranks each process makes one; Lightning's strategy (:mod:`harness.processes.lightning`) reduces
     the gradients over ranks that exist already.
     """
-    config, world = cell.config["trainer"], assembly.world
+    config, world = cell.trainer, assembly.world
     sharded = assembly.model.sharding is not None
     if world.size > 1:
         # otherwise Lightning resets the generators to this seed when training starts
         os.environ.pop("PL_GLOBAL_SEED", None)
     return pl.Trainer(
-        accelerator=config["accelerator"],
+        accelerator=config.accelerator,
         devices=world.size // world.num_nodes,
         num_nodes=world.num_nodes,
-        strategy=make_strategy(world, config["strategy"]),
+        strategy=make_strategy(world, config.strategy),
         plugins=[ExistingRanks(world)] if world.size > 1 else None,
-        precision="32-true" if sharded else config["precision"],
+        precision="32-true" if sharded else config.precision,
         inference_mode=not sharded,
-        max_epochs=config["epochs"],
+        max_epochs=config.epochs,
         logger=current(),
         callbacks=callbacks,
         default_root_dir=str(cell.folder),

@@ -20,15 +20,16 @@ from harness.adaptation.adapter import Adapter
 from harness.config.resolve import prepare
 from harness.core.paths import mini_dir
 from harness.data.text import Example, Text
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.pretraining.budget import Recipe
 from harness.records.cell import Cell
 from harness.records.predictions import read_predictions
-from harness.strategies.adapt import KEYS, Adapt, filled, members, parse, reason_against, resolved
+from harness.strategies.adapt import KEYS, Adapt, filled, parse_adapt, reason_against, resolve_adapt
 from harness.strategies.strategy import Strategy
 from harness.task import Splits
 from harness.training.assemble import assemble
-from harness.training.encoding import feature_key, load_carried
+from harness.training.encoding import feature_key, load_transferred
 from harness.training.run import run_cell
 from tests.helpers.cells import composed
 from tests.helpers.paths import ROOT
@@ -79,7 +80,7 @@ TRAIN = examples(
 
 
 def adapter_of(cell: Cell, splits: Splits | None = None, *, random_init: bool = False) -> Adapter:
-    adapt = Strategy.from_config(cell.config["strategy"]).adapt
+    adapt = cell.strategy.adapt
     assert adapt is not None
     trainer = {
         "accelerator": "cpu", "precision": "32-true", "devices": 1, "device": torch.device("cpu"),
@@ -97,8 +98,8 @@ def adapter_of(cell: Cell, splits: Splits | None = None, *, random_init: bool = 
 def adapted(cell: Cell, splits: Splits | None = None, *, random_init: bool = False) -> tuple[Any, Adapter]:
     """The adapted encoder, and what adapted it."""
     adapter = adapter_of(cell, splits, random_init=random_init)
-    strategy = Strategy.from_config({**cell.config["strategy"], "transfer": "encoder", "unfreeze": None})
-    return load_carried(cell, replace(strategy, transfer="encoder"), adapter), adapter
+    strategy = replace(cell.strategy, transfer="encoder", unfreeze=None)
+    return load_transferred(replace(cell, strategy=strategy), adapter), adapter
 
 
 def folders(cell: Cell) -> list[Path]:
@@ -116,13 +117,13 @@ def test_without_adapt_a_cell_is_what_it_was(tmp_path: Path) -> None:
     for value in (None, {}, {"epochs": 0, "lr": 1.0}, {"epochs": None}):
         ids.add(prepare({**plain, "strategy": {**plain["strategy"], "adapt": value}}).id)
     assert len(ids) == 1
-    assert "adapt" not in prepare(plain).config["strategy"]
+    assert "adapt" not in prepare(plain).resolved["strategy"]  # type: ignore[operator]
 
 
 def test_adapt_enters_the_cell_and_its_variant_and_defaults_are_no_other_cell(tmp_path: Path) -> None:
     plain = cell_of(tmp_path, "mini_bert", "full")
     once = cell_of(tmp_path, "mini_bert", "full", "strategy.adapt.epochs=2")
-    assert once.config["strategy"]["adapt"] == {"epochs": 2, "lr": 1e-4, "batch_size": 32, "seed": 0}
+    assert once.strategy.adapt == Adapt(2, 1e-4, 32, 0)
     assert once.variant["strategy.adapt.epochs"] == 2
     same = cell_of(tmp_path, "mini_bert", "full", "+strategy.adapt.epochs=2.0", "strategy.adapt.lr=1e-4")
     whole = cell_of(tmp_path, "mini_bert", "full", "strategy.adapt={epochs: 2}")
@@ -144,7 +145,7 @@ def test_adapt_enters_the_cell_and_its_variant_and_defaults_are_no_other_cell(tm
 )
 def test_what_cannot_be_meant_is_refused(value: Any, words: str) -> None:
     with pytest.raises(HarnessError, match=words):
-        parse(value)
+        parse_adapt("strategy.adapt", value)
 
 
 def test_every_strategy_of_the_installed_configuration_can_adapt() -> None:
@@ -152,18 +153,18 @@ def test_every_strategy_of_the_installed_configuration_can_adapt() -> None:
         config = yaml.safe_load(path.read_text())
         assert set(config["adapt"]) == set(KEYS), path.stem
         assert set(config["adapt"].values()) == {None}
-        assert Strategy.from_config(config | {"adapt": ONCE}).adapt == Adapt(1)
+        assert Strategy.parse(config | {"adapt": ONCE}).adapt == Adapt(1)
 
 
 def test_rates_are_the_familys_and_members_of_a_joint_encoder_have_their_own(tmp_path: Path) -> None:
-    joint = cell_of(tmp_path, "mini_concat", "frozen", adapt=ONCE).config
-    assert joint["strategy"]["adapt"] == {"epochs": 1, "seed": 0}
-    rates = [filled(config, Adapt(1)).lr for _, config in members(joint["encoder"])]
+    joint = cell_of(tmp_path, "mini_concat", "frozen", adapt=ONCE)
+    assert joint.strategy.adapt == Adapt(1)
+    rates = [filled(leaf, Adapt(1)).lr for _, leaf in joint.encoder.leaves()]
     assert rates == [0.025, 1e-4]
-    both = cell_of(tmp_path, "ulmfit_bi", "ulmfit", adapt=ONCE).config["strategy"]["adapt"]
-    assert both == {"epochs": 1, "lr": 4e-3, "batch_size": 64, "seed": 0}, "Howard & Ruder 2018, section 4.1"
-    static = composed("encoder=mini_static")["encoder"]
-    assert "batch_size" not in resolved(static, Adapt(1, batch_size=7))
+    both = cell_of(tmp_path, "ulmfit_bi", "ulmfit", adapt=ONCE).strategy.adapt
+    assert both == Adapt(1, 4e-3, 64, 0), "Howard & Ruder 2018, section 4.1"
+    static = EncoderConfig.parse(composed("encoder=mini_static")["encoder"])
+    assert resolve_adapt(static, Adapt(1, batch_size=7)).batch_size is None
 
 
 def test_what_cannot_be_continued_is_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -178,11 +179,10 @@ def test_what_cannot_be_continued_is_skipped_with_the_reason(tmp_path: Path) -> 
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "electra", "architectures": ["ElectraForMaskedLM"]})
     )
-    assert reason_against(electra.config["encoder"]) is None, "a generator is a masked language model"
-    assert "compressed" in str(
-        reason_against({"_target_": "harness.encoders.fasttext.load", "path": "a.ftz"})
-    )
-    own = reason_against({"_target_": "mine.load", "name": "mine"})
+    assert reason_against(electra.encoder) is None, "a generator is a masked language model"
+    fasttext = composed("encoder=fasttext", "encoder.path=a.ftz")["encoder"]
+    assert "compressed" in str(reason_against(EncoderConfig.parse(fasttext)))
+    own = reason_against(EncoderConfig("mine", "mine.load"))
     assert own is not None
     assert "mine" in own
 
@@ -237,7 +237,7 @@ def test_cached_or_made_the_predictions_are_the_same(tmp_path: Path) -> None:
 
 def test_adapted_features_are_other_features(tmp_path: Path) -> None:
     plain, cell = (cell_of(tmp_path, "mini_gpt", "frozen", adapt=a) for a in (None, ONCE))
-    from harness.config.resolve import read_data
+    from harness.records.inputs import read_data
     from harness.training.sequences import Sequences
 
     task, splits = read_data(cell)
@@ -377,7 +377,7 @@ def test_awd_lstm_moves_lower_layers_less_and_names_new_words(tmp_path: Path, ba
     assert encoder.backwards == backwards
     assert "1 tokens" in " ".join(adapter.adapted.notes)
     job = AdaptationJob(
-        cell.config["encoder"], filled(cell.config["encoder"], Adapt(1)), False, AdaptationTexts.of(TRAIN, []),
+        cell.encoder, filled(cell.encoder, Adapt(1)), False, AdaptationTexts.of(TRAIN, []),
         tmp_path, cell.cache_dir, {}, lambda event: None,
     )  # fmt: skip
     objective = ContinuedWordLM(job)

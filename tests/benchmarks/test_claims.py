@@ -39,7 +39,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> claims.Results:
     for name, overrides in claims.SWEEPS.items():
         for k, job in enumerate(jobs(overrides)):
             cell = make_cell(root / name, *job)
-            task, encoder, strategy = (cell.config[g]["name"] for g in ("task", "encoder", "strategy"))
+            task, encoder, strategy = (cell.task.name, cell.encoder.name, cell.strategy.name)
             record = Record("complete", task, encoder, strategy, f"c{k}", 0, variant=cell.variant)
             record.metric, record.dev, record.test = "accuracy", {"accuracy": 0.5}, {"accuracy": 0.5}
             write_record(root / name / task / encoder / strategy / f"c{k}" / "seed-0", record)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from harness.config.cell_id import identity
-from harness.config.resolve import prepare, verify
-from harness.config.skips import is_table
+from harness.config.resolve import prepare
 from harness.core.fingerprint import slug
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
+from harness.records.inputs import verify
 from harness.training.run import run_cell
 from tests.helpers.cells import composed, make_cell
 
@@ -21,9 +22,9 @@ BERT = ["encoder=mini_bert", "task=mini_topic"]
 
 def test_recipe_fills_what_was_left_open_and_what_is_given_wins(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25")
-    assert cell.config["optimizer"]["lr"] == 0.25
+    assert cell.optimizer.lr == 0.25
     given = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25", "optimizer.lr=0.5")
-    assert given.config["optimizer"]["lr"] == 0.5
+    assert given.optimizer.lr == 0.5
     assert given.variant["optimizer.lr"] == 0.5
 
 
@@ -44,7 +45,7 @@ def test_unknown_recipe_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
     ],
 )
 def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str], body: str) -> None:
-    assert make_cell(tmp_path, "encoder=mini_bert", *overrides).config["body"]["name"] == body
+    assert make_cell(tmp_path, "encoder=mini_bert", *overrides).body.name == body
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str
         (["encoder=concat", "strategy=full", "task=mini_topic"], "same cell as embedding_init"),
         (["encoder=mini_static", "strategy=frozen", "encoder.layers=mix"], "no layers"),
         (["encoder=mini_bert", "strategy=embedding_init", "encoder.layers=mix"], "no layers"),
-        (["encoder=mini_bert", "strategy=frozen", "task=mini_qa", "body=none"], "never meet"),
+        (["encoder=mini_bert", "strategy=frozen", "task=mini_qa", "body=none"], "never be combined"),
         (["encoder=mini_bert", "strategy=full", "task=mini_topic", "body=attention_flow"], "task has one"),
         (["encoder=mini_bert", "strategy=frozen", "+strategy.layer_decay=0.9"], "no layers"),
     ],
@@ -81,7 +82,7 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         cell(tmp_path, "+strategy.relative_lr=1"),
         cell(tmp_path, "strategy.layer_decay=1.0"),
         cell(tmp_path, "logger=csv"),
-        cell(tmp_path, f"optimizer.lr={here.config['optimizer']['lr']}"),
+        cell(tmp_path, f"optimizer.lr={here.optimizer.lr}"),
         cell(tmp_path, "timeout=100"),
     ):
         assert same.id == here.id
@@ -143,9 +144,9 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "word"),
     [
-        ("optimizer.lr", "fast", "a number is wanted"),
+        ("optimizer.lr", "fast", "expected a number"),
         ("optimizer.lr", "-1", "between 0"),
-        ("optimizer.lr", ".nan", "a number is wanted"),
+        ("optimizer.lr", ".nan", "expected a number"),
         ("trainer.epochs", "2.5", "whole number"),
         ("trainer.epochs", "0", ">= 1"),
         ("trainer.precision", "fp16", "valid"),
@@ -153,12 +154,12 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("seed", "-3", "between"),
         ("limit", "0", ">= 1"),
         ("schedule.warmup", "3", "between 0 and 1"),
-        ("trainer.save", "maybe", "true or false"),
-        ("encoder.layers", "mx", "a list of layers"),
-        ("encoder.layers", "[]", "a list of layers"),
+        ("trainer.save", "maybe", "expected true or false"),
+        ("encoder.layers", "mx", "expected top, mix, or a list of layers"),
+        ("encoder.layers", "[]", "expected top, mix, or a list of layers"),
         ("encoder.layers", "[-1]", ">= 0"),
         ("encoder.pairs", "seperate", "did you mean separate"),
-        ("strategy.lr", "abc", "a number is wanted"),
+        ("strategy.lr", "abc", "expected a number"),
         ("strategy.layer_decay", "2", "between"),
         ("encoder.recipe", "5", "settings by name"),
         ("logger.mode", "foo", "valid"),
@@ -176,7 +177,7 @@ def test_values_of_the_wrong_kind_are_refused_with_their_key(
 
 
 def test_a_rate_given_as_text_is_a_number(tmp_path: Path) -> None:
-    assert cell(tmp_path, "optimizer.lr='1e-5'").config["optimizer"]["lr"] == 1e-5
+    assert cell(tmp_path, "optimizer.lr='1e-5'").optimizer.lr == 1e-5
 
 
 def test_unknown_option_of_a_part_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -210,11 +211,13 @@ def test_missing_groups_and_names_say_what_to_give(tmp_path: Path) -> None:
 
 
 def test_tables_are_told_from_encoders_with_layers() -> None:
-    table, model = {"table": True}, {"name": "bert"}
-    assert is_table(table)
-    assert not is_table(model)
-    assert is_table({"members": {"a": table, "b": table, "c": None}})
-    assert not is_table({"members": {"a": table, "b": model}})
+    table, model = {"table": True, "_target_": "t.load"}, {"name": "bert", "_target_": "b.load"}
+    assert EncoderConfig.parse(table).table
+    assert not EncoderConfig.parse(model).table
+    assert EncoderConfig.parse({"members": {"a": table, "b": table, "c": None}}).table
+    mixed = EncoderConfig.parse({"members": {"a": table, "b": model}})
+    assert not mixed.table
+    assert mixed.has_table
 
 
 def test_only_places_at_the_top_of_a_group_are_places() -> None:
@@ -245,7 +248,7 @@ def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
 
 
 def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"trainer.stride=64: must be below trainer.max_length=32"):
+    with pytest.raises(HarnessError, match=r"trainer.stride=64: must be less than trainer.max_length=32"):
         make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", "trainer.max_length=32")
 
 
@@ -253,8 +256,8 @@ def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path
     over = ["encoder=mini_static", "task=mini_topic", "strategy=frozen", "encoder.recipe.frozen.patience=5"]
     by_recipe = make_cell(tmp_path, *over)
     never = make_cell(tmp_path, *over, "trainer.patience=null")
-    assert by_recipe.config["trainer"]["patience"] == 5
-    assert never.config["trainer"]["patience"] is None
+    assert by_recipe.trainer.patience == 5
+    assert never.trainer.patience is None
     assert never.id != by_recipe.id
     assert never.variant["trainer.patience"] is None
 
@@ -264,14 +267,14 @@ def test_names_are_text_however_they_are_written(tmp_path: Path) -> None:
     config = composed(*BERT, "strategy=full", f"results_dir={tmp_path}")
     config["task"]["name"], config["encoder"]["name"] = 2014, 7
     prepared = prepare(config)
-    assert (prepared.config["task"]["name"], prepared.config["encoder"]["name"]) == ("2014", "7")
+    assert (prepared.task.name, prepared.encoder.name) == ("2014", "7")
     assert prepared.folder.parts[-5:-3] == ("2014", "7")
 
 
 def test_patience_says_nothing_when_the_last_epoch_is_taken(tmp_path: Path) -> None:
     base = ["encoder=mini_bert", "strategy=embedding_init", "task=mini_topic", "trainer.select=last"]
     cell = make_cell(tmp_path, *base)
-    assert cell.config["trainer"]["patience"] is None
+    assert cell.trainer.patience is None
     assert make_cell(tmp_path, *base, "trainer.patience=null").id == cell.id
     with pytest.raises(HarnessError, match="select=last"):
         make_cell(tmp_path, *base, "trainer.patience=2")

@@ -14,11 +14,11 @@ import yaml
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from harness.core.instantiate import build
 from harness.core.paths import conf_dir
 from harness.data.statistics import ExampleStats, load_metric
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
+from harness.records.parts import TaskConfig
 from harness.records.predictions import read_counts, read_predictions, write_predictions
 from harness.task import HasExampleStats, Prediction
 from tests.helpers.cells import composed
@@ -34,7 +34,7 @@ def made(kind: str, metric: str | None = None) -> Any:
     config |= {"metric": metric} if metric else {}
     config |= {"characters": "words"} if metric == "character_macro_f1" else {}
     config |= {"positive": "b"} if kind == "text_classification" else {}
-    task = build(config)
+    task = TaskConfig.parse(config).build()
     if kind == "span_qa":
         task._unanswerable = True
     return task

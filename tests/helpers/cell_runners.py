@@ -8,24 +8,56 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from harness.bodies.config import BodyConfig
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
+from harness.records.parts import LoggerConfig, RunOptions, TaskConfig, TrainerConfig
 from harness.records.record import Record, write_config, write_record
+from harness.strategies.strategy import Strategy
 
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
     folder = results.absolute() / "t" / "e" / "s" / name / f"seed-{seed}"
-    given = {
+    """A cell of which only names, trainer, logger and run options are set; ``config`` as in a configuration."""
+    resolved = {
         "task": {"name": "t", "kind": "k"},
         "encoder": {"name": "e"},
         "strategy": {"name": "s"},
         **config,
     }
-    return Cell(name, seed, folder, given, {}, skip, results)
+    options = {f.name for f in fields(RunOptions)}
+    return Cell(
+        id=name,
+        seed=seed,
+        folder=folder,
+        results_dir=results.absolute(),
+        cache_dir=results,
+        encoder=EncoderConfig("e", "", options=dict(config.get("encoder") or {})),
+        strategy=Strategy(**{"name": "s", **(config.get("strategy") or {})}),
+        body=BodyConfig("none", ""),
+        task=TaskConfig("t", "", options={"kind": "k", **(config.get("task") or {})}),
+        trainer=TrainerConfig(**(config.get("trainer") or {})),
+        logger=LoggerConfig(**(config.get("logger") or {})),
+        options=RunOptions(**{k: v for k, v in config.items() if k in options}),
+        skip=skip,
+        resolved=resolved,
+    )
+
+
+def act_of(cell: Cell) -> str:
+    """What the cell does; see :func:`act`."""
+    return str(cell.resolved.get("act", "ok"))
+
+
+def with_act(cell: Cell, act: str) -> Cell:
+    """A copy of the cell that does something else."""
+    return replace(cell, resolved={**cell.resolved, "act": act})
 
 
 def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
@@ -42,21 +74,20 @@ def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
         skip=skip,
         **{k: config[k] for k in keys if k in config},
     )
-    cell.config["act"] = config["encoder"]["path"] if rate in ("5", "5.0") else "ok"
-    return cell
+    return with_act(cell, config["encoder"]["path"] if rate in ("5", "5.0") else "ok")
 
 
 def read_data(cell: Cell) -> tuple[Any, Any]:
-    """In place of harness.config.resolve.read_data: data that need a word."""
+    """In place of harness.records.inputs.read_data: data that need a word."""
     return SimpleNamespace(name="t"), SimpleNamespace(notes=["dev: 10 % cut from train with seed 13"])
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """Do what ``config.act`` says: one of the keys below, ``sleep:SECONDS`` with its argument."""
-    what, _, argument = str(cell.config.get("act", "ok")).partition(":")
+    """Do what its ``act`` says: one of the keys below, ``sleep:SECONDS`` with its argument."""
+    what, _, argument = act_of(cell).partition(":")
     progress({"phase": "train", "done": 1, "total": 2, "epoch": 1, "epochs": 1, "score": None, "message": ""})
     print(f"running {cell.id}")
-    with (cell.folder.parents[4] / "runs").open("a") as f:
+    with (cell.results_dir / "runs").open("a") as f:
         f.write(f"{cell.id} {cell.seed}\n")
     _ACTS[what](cell, argument)
     if what == "silent":
@@ -104,7 +135,7 @@ def _fill(cell: Cell, argument: str) -> None:
 def _half(cell: Cell, argument: str) -> None:
     """Killed in the middle of writing a file."""
     os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-    write_config(cell.folder, cell.config)
+    write_config(cell.folder, cell.resolved)
 
 
 _ACTS: dict[str, Callable[[Cell, str], None]] = {

@@ -24,12 +24,12 @@ def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
     ``meet:N`` waits until N cells run at the same time and stores its environment, ``orphan`` kills the
     cell's supervisor, ``roles`` selects one of :data:`ROLES` by the seed.
     """
-    if cell.config.get("act") == "roles":
-        cell.config["act"] = ROLES[cell.seed]
-    what, _, argument = str(cell.config.get("act", "ok")).partition(":")
+    if cell_runners.act_of(cell) == "roles":
+        cell = cell_runners.with_act(cell, ROLES[cell.seed])
+    what, _, argument = cell_runners.act_of(cell).partition(":")
     if what == "meet":
         _meet(cell, int(argument))
-        cell.config["act"] = "ok"
+        cell = cell_runners.with_act(cell, "ok")
     if what == "orphan":  # killing the supervisor simulates a lost machine
         os.kill(int(Path(f"/proc/{os.getppid()}/stat").read_text().split()[3]), 9)
         time.sleep(60)
@@ -50,10 +50,11 @@ def main(arguments: list[str]) -> int:
     """Run the command line with fake resolving and running of cells."""
     from harness.cli import main as cli
     from harness.config import resolve
+    from harness.records import inputs
     from harness.sweeps import launch
 
     resolve.prepare = cell_runners.prepare  # type: ignore[assignment]
-    resolve.read_data = cell_runners.read_data
+    inputs.read_data = cell_runners.read_data  # type: ignore[assignment]
     launch.RUNNER, launch.PRELOAD = "tests.helpers.cluster_runners:act", ("tests.helpers.cell_runners",)
     return cli.main(arguments)
 

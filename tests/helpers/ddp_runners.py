@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def cell_runner(cell: Cell, progress: Progress) -> Record:
 def rank_runner(cell: Cell, progress: Progress, world: Any) -> None:
     """In each rank."""
     (cell.folder / f"rank-{world.rank}").write_text(str(os.getpid()))
-    _FATES[cell.config["fate"]](cell, progress, world)
+    _FATES[str(cell.resolved["fate"])](cell, progress, world)
 
 
 def measured_runner(cell: Cell, progress: Progress, world: Any) -> None:
@@ -138,14 +139,14 @@ def main(folder: Path, fates: list[dict[str, Any]]) -> None:
 
     class Clock(SilentDisplay):
         def finished(self, cell: Cell, record: Record | None) -> None:
-            finished[cell.config["fate"]] = time.time()
+            finished[str(cell.resolved["fate"])] = time.time()
             super().finished(cell, record)
 
     todo = []
     for fate in fates:
         cell = make_cell(folder / fate["fate"], *fate["overrides"])
-        cell.config.update({"fate": fate["fate"], **fate.get("config", {})})
-        todo.append(cell)
+        options = replace(cell.options, **fate.get("config", {}))
+        todo.append(replace(cell, options=options, resolved={**cell.resolved, "fate": fate["fate"]}))
     LocalPool(
         slots=[DeviceSlot(None, 2), DeviceSlot(None, 2)],
         display=Clock(SweepCounts(total=len(todo))),

@@ -19,7 +19,7 @@ class FirstRank:
 
 def killed(cell: Cell, progress: Any) -> Record:
     """Log three steps, then be killed."""
-    write_config(cell.folder, cell.config)
+    write_config(cell.folder, cell.resolved)
     return factory.logged(_killed)(cell, progress, FirstRank())
 
 

@@ -249,11 +249,11 @@ def test_the_configured_mode_takes_precedence_over_the_environment(monkeypatch: 
         monkeypatch.delenv("WANDB_MODE", raising=False)
         if logged:
             monkeypatch.setenv("WANDB_MODE", logged)
-        assert wandb.wandb_mode({"mode": None}) == mode
-        assert wandb.wandb_mode({"mode": "offline"}) == "offline"
+        assert wandb.wandb_mode(None) == mode
+        assert wandb.wandb_mode("offline") == "offline"
     monkeypatch.setenv("WANDB_MODE", "onlin")
     with pytest.raises(HarnessError, match=r"WANDB_MODE=onlin: did you mean online"):
-        wandb.wandb_mode({})
+        wandb.wandb_mode(None)
 
 
 def test_the_shown_configuration_has_no_paths_and_no_secrets() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
-from harness.records.cell import Cell
-from harness.records.lifecycle import previous
+from harness.records.lifecycle import load_record_or_none
 from harness.records.predictions import read_predictions, write_predictions
 from harness.records.record import Costs, Record, iter_records, read_record, write_record
 from harness.task import Prediction
+from tests.helpers.cell_runners import make_cell
 
 
 def record() -> Record:
@@ -65,16 +65,16 @@ def test_damaged_records_are_listed_with_the_good_ones(tmp_path: Path) -> None:
 
 
 def test_a_newer_record_is_left_alone(tmp_path: Path) -> None:
-    cell = Cell("c", 0, tmp_path / "t/e/s/c/seed-0", {}, {}, None, tmp_path)
+    cell = make_cell(tmp_path, "c")
     cell.folder.mkdir(parents=True)
     write_record(cell.folder, record())
     data = json.loads((cell.folder / "record.json").read_text())
     (cell.folder / "record.json").write_text(json.dumps({**data, "schema": 99}))
     with pytest.raises(HarnessError, match="newer"):
-        previous(cell)
+        load_record_or_none(cell)
     assert [p.name for p in cell.folder.iterdir()] == ["record.json"]
     (cell.folder / "record.json").write_text("{")
-    assert previous(cell) is None
+    assert load_record_or_none(cell) is None
     assert [p.name.split("-")[0] for p in cell.folder.iterdir()] == ["record.json.damaged"]
 
 

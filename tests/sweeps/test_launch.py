@@ -17,6 +17,7 @@ from harness.config import resolve, stored
 from harness.core import fingerprint
 from harness.errors import HarnessError
 from harness.processes.slots import DeviceSlot
+from harness.records import inputs
 from harness.records.record import Record, read_record, write_config, write_record
 from harness.sweeps import launch
 from harness.sweeps.checks import check_writable
@@ -34,7 +35,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
-    monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
+    monkeypatch.setattr(inputs, "read_data", cell_runners.read_data)
     monkeypatch.setattr(launch, "RUNNER", "tests.helpers.cell_runners:act")
     monkeypatch.setattr(launch, "PRELOAD", ("tests.helpers.cell_runners",))
     return lambda *arguments: main(list(arguments))
@@ -342,7 +343,7 @@ def test_unreadable_data_reject_the_command_before_any_cell_runs(
     def broken(cell: Any) -> None:
         raise HarnessError("a.csv: there is no column lable; did you mean label?")
 
-    monkeypatch.setattr(resolve, "read_data", broken)
+    monkeypatch.setattr(inputs, "read_data", broken)
     assert harness(*sweeping, "optimizer.lr=1") == 2
     err = capsys.readouterr().err
     assert "did you mean label?" in err

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.config.resolve import read_data
 from harness.data.text import Example, Text, split_words
 from harness.errors import HarnessError
+from harness.records.inputs import read_data
 from harness.records.predictions import read_predictions
 from harness.task import Averages, Prediction, Task
 from harness.training.run import run_cell

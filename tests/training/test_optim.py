@@ -148,7 +148,7 @@ def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, war
 )
 def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
     with pytest.raises(HarnessError, match=word):
-        Strategy.from_config({"name": "x", **bad})
+        Strategy.parse({"name": "x", **bad})
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
     layers = ["emb", "rnn0", "rnn1", "rnn2"]
     names = [n for layer in layers for n in (f"encoder.{layer}", f"encoder.{layer}.no_decay")]
     names += ["task", "task.no_decay"]
-    strategy = Strategy.from_config({"name": "u", "transfer": "encoder", "unfreeze": "gradual"})
+    strategy = Strategy.parse({"name": "u", "transfer": "encoder", "unfreeze": "gradual"})
     moving = [
         [n for n in names if n not in frozen_groups(names, strategy=strategy, epoch=e) and "no_" not in n]
         for e in range(7)
@@ -189,7 +189,7 @@ def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
 
 def test_after_a_number_of_epochs_everything_thaws() -> None:
     names = ["encoder.a", "encoder.b", "task"]
-    strategy = Strategy.from_config({"name": "lp_ft", "transfer": "encoder", "unfreeze": 2})
+    strategy = Strategy.parse({"name": "lp_ft", "transfer": "encoder", "unfreeze": 2})
     held = [frozen_groups(names, strategy=strategy, epoch=e) for e in range(4)]
     assert held == [{"encoder.a", "encoder.b"}, {"encoder.a", "encoder.b"}, set(), set()]
 
@@ -199,10 +199,10 @@ def test_after_a_number_of_epochs_everything_thaws() -> None:
     [
         ({"transfer": "encoder", "unfreeze": "slowly"}, "gradual or a number"),
         ({"transfer": "encoder", "unfreeze": 1.5}, "gradual or a number"),
-        ({"transfer": "encoder", "lr": 0, "unfreeze": "gradual"}, "nothing here ever thaws"),
-        ({"transfer": "nothing", "unfreeze": 1}, "nothing here ever thaws"),
+        ({"transfer": "encoder", "lr": 0, "unfreeze": "gradual"}, "no transferred part is trained"),
+        ({"transfer": "nothing", "unfreeze": 1}, "no transferred part is trained"),
     ],
 )
 def test_thaw_is_refused_where_it_says_nothing(config: dict[str, object], word: str) -> None:
     with pytest.raises(HarnessError, match=word):
-        Strategy.from_config({"name": "s", **config})
+        Strategy.parse({"name": "s", **config})

@@ -191,19 +191,19 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     cell, built = without_dropout(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_topic")
-    config, folder = cell.config, cell.config["encoder"]["path"]
+    folder = str(cell.encoder.options["path"])
     model = AutoModel.from_pretrained(folder, add_pooling_layer=False).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     head = copy.deepcopy(next(m for m in built.model.head.modules() if isinstance(m, torch.nn.Linear)))
     parameters = [*model.parameters(), *head.parameters()]
-    decay = config["optimizer"]["weight_decay"]
+    decay = cell.optimizer.weight_decay
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=config["optimizer"]["lr"])
+    optimizer = torch.optim.AdamW(groups, lr=cell.optimizer.lr)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     labels = sorted({e.gold for e in built.splits.train})
     losses, step, total = [], 0, 4
@@ -217,10 +217,10 @@ def test_fine_tuning_is_what_a_plain_loop_does(tmp_path: Path) -> None:
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            warm = math.floor(config["schedule"]["warmup"] * total)
+            warm = math.floor(cell.schedule.warmup * total)
             factor = step / warm if step < warm else (total - step) / (total - warm)
             for group in optimizer.param_groups:
-                group["lr"] = config["optimizer"]["lr"] * factor
+                group["lr"] = cell.optimizer.lr * factor
             optimizer.step()
             losses.append(loss.item())
             step += 1

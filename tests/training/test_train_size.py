@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.config.resolve import read_data
 from harness.data.splits import complete, smaller
 from harness.errors import HarnessError
+from harness.records.inputs import read_data
 from harness.sweeps.checks import check_data
 from harness.task import Splits
 from harness.training.run import run_cell

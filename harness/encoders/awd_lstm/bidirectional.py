@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from harness.core.fingerprint import data_fingerprint
-from harness.core.instantiate import build
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, AwdLstmTable
 from harness.encoders.awd_lstm.files import the_directions
 from harness.encoders.awd_lstm.tokenizer import FastaiTokenizer
 from harness.encoders.base import Encoder, Group
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 
 IDS_BACKWARD = "input_ids_backward"
@@ -31,7 +30,7 @@ CODE_VERSION = 1
 def load_bidirectional(
     *,
     name: str,
-    members: Mapping[str, Any],
+    members: Mapping[str, EncoderConfig] | None = None,
     path: str | Path | None = None,
     random_init: bool = False,
     cache_dir: Path,
@@ -41,7 +40,7 @@ def load_bidirectional(
     Args:
         name: as in the configuration.
         members: the configurations of ``forward`` and ``backward``.
-        path: a folder that holds the folders ``forward`` and ``backward``, for members without a path.
+        path: unused here: members without a path have been given their folder below it.
         random_init: random weights in both.
         cache_dir: unused.
 
@@ -49,8 +48,8 @@ def load_bidirectional(
         HarnessError: see :func:`harness.encoders.awd_lstm.encoder.load`; or models of different widths.
     """
     built = {
-        key: build(config, random_init=random_init, cache_dir=cache_dir)
-        for key, config in the_directions(members, path).items()
+        key: config.build(random_init=random_init, cache_dir=cache_dir)
+        for key, config in the_directions(members).items()
     }
     return BiAwdLstmEncoder(built["forward"], built["backward"], name=name)
 
@@ -65,7 +64,7 @@ class BiAwdLstmEncoder(Encoder):
 
     tokenizer: FastaiTokenizer
 
-    def __init__(self, ahead: AwdLstmEncoder, back: AwdLstmEncoder, *, name: str) -> None:
+    def __init__(self, ahead: Encoder, back: Encoder, *, name: str) -> None:
         super().__init__()
         if not isinstance(ahead, AwdLstmEncoder) or not isinstance(back, AwdLstmEncoder):
             raise HarnessError(f"encoder {name}: members.forward and members.backward must be AWD-LSTMs")

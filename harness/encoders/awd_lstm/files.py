@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.encoders.config import EncoderConfig
 from harness.encoders.download import existing_file
 from harness.errors import HarnessError
 
@@ -170,29 +171,27 @@ def bidirectional_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str,
     Raises:
         HarnessError: see :func:`awd_lstm_files` and :func:`the_directions`.
     """
-    directions = the_directions(config.get("members"), config.get("path"))
     return {
         f"{key}.{role}": path
-        for key, member in directions.items()
-        for role, path in awd_lstm_files(member, cache_dir).items()
+        for key, member in the_directions(config.get("members")).items()
+        for role, path in awd_lstm_files(member.file_arguments(), cache_dir).items()
     }
 
 
-def the_directions(members: Mapping[str, Any] | None, path: Any) -> dict[str, dict[str, Any]]:
-    """The configurations of ``forward`` and ``backward``, their paths below ``path`` where they have none.
+def the_directions(members: object) -> dict[str, EncoderConfig]:
+    """The configurations of ``forward`` and ``backward``.
 
     Raises:
         HarnessError: one of them is missing.
     """
-    out: dict[str, dict[str, Any]] = {}
+    parsed = members if isinstance(members, Mapping) else {}
+    out: dict[str, EncoderConfig] = {}
     for key in ("forward", "backward"):
-        member = (members or {}).get(key)
-        if not isinstance(member, Mapping) or "_target_" not in member:
+        member = parsed.get(key)
+        if not isinstance(member, EncoderConfig):
             raise HarnessError(
                 f"encoder.members.{key}={member!r}: an AWD-LSTM is wanted; choose one with "
                 f"encoder@encoder.members.{key}=ulmfit"
             )
-        out[key] = dict(member)
-        if path is not None and member.get("path") is None and not member.get("files"):
-            out[key]["path"] = str(Path(str(path)) / key)
+        out[key] = member
     return out

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from harness.core.fingerprint import data_fingerprint
-from harness.core.instantiate import build
 from harness.data.text import Text
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow, word_states
 from harness.encoders.base import Encoder, Group
 from harness.encoders.concat.files import active_members
 from harness.encoders.concat.packing import pack, unpack
+from harness.encoders.config import EncoderConfig
 from harness.encoders.parameters import aligned_groups, parameters_of
 from harness.encoders.word_windows import WordWindow, is_truncated, word_windows
 from harness.errors import HarnessError
@@ -31,13 +31,17 @@ CODE_VERSION = 1
 
 
 def load(
-    *, name: str, members: Mapping[str, object], random_init: bool = False, cache_dir: Path
+    *,
+    name: str,
+    members: Mapping[str, EncoderConfig] | None = None,
+    random_init: bool = False,
+    cache_dir: Path,
 ) -> ConcatEncoder:
     """Build the members and concatenate them.
 
     Args:
-        name: name in the configuration.
-        members: encoder configurations by member name; None = omitted.
+        name: as in the configuration.
+        members: encoder configurations by member name.
         random_init: random weights in every member.
         cache_dir: for tables and downloads.
 
@@ -45,7 +49,7 @@ def load(
         HarnessError: no members, or a member that cannot be built.
     """
     built = {
-        key: build(config, random_init=random_init, cache_dir=cache_dir)
+        key: config.build(random_init=random_init, cache_dir=cache_dir)
         for key, config in active_members(members).items()
     }
     return ConcatEncoder(built, name=name)

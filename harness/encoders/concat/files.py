@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.core.instantiate import locate
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 
 
@@ -17,28 +17,18 @@ def member_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Pat
     """
     out: dict[str, Path] = {}
     for name, member in active_members(config.get("members")).items():
-        resolve = member.get("_files_")
-        files = locate(str(resolve))(member, cache_dir) if resolve else {}
-        out |= {f"{name}.{role}": path for role, path in files.items()}
+        out |= {f"{name}.{role}": path for role, path in member.files(cache_dir).items()}
     return out
 
 
-def active_members(members: object) -> dict[str, Mapping[str, object]]:
-    """Return the members that are set, in the given order.
+def active_members(members: object) -> dict[str, EncoderConfig]:
+    """The members, in the order given.
 
     Raises:
-        HarnessError: no members, or a member that is not an encoder's configuration.
+        HarnessError: there are none.
     """
-    out = {}
-    for name, member in members.items() if isinstance(members, Mapping) else ():
-        if member is None:
-            continue
-        if not isinstance(member, Mapping) or "_target_" not in member:
-            raise HarnessError(
-                f"encoder.members.{name}={member!r}: expected an encoder; choose one with "
-                f"encoder@encoder.members.{name}=NAME (see `harness list`)"
-            )
-        out[name] = member
+    parsed = members if isinstance(members, Mapping) else {}
+    out = {str(name): member for name, member in parsed.items() if isinstance(member, EncoderConfig)}
     if not out:
         raise HarnessError("encoder.members is empty: choose one with encoder@encoder.members.first=NAME")
     return out

@@ -15,7 +15,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -116,7 +116,7 @@ class ClusterPool(BasePool, Generic[Handle]):
     _withdrawn: bool = False
 
     def _begin(self, cells: Sequence[Cell]) -> None:
-        for root in {cell.folder.parents[4] for cell in cells}:
+        for root in {cell.results_dir for cell in cells}:
             root.mkdir(parents=True, exist_ok=True)
         self._ready = deque(cells)
 
@@ -140,21 +140,20 @@ class ClusterPool(BasePool, Generic[Handle]):
         self._submitted |= dict(zip(self.engine.submit(tasks), submitted, strict=True))
 
     def _task(self, cell: Cell) -> CellTask:
-        trainer = cell.config.get("trainer") or {}
         return CellTask(
-            cell=replace(cell, config=with_absolute_paths(cell.config)),
+            cell=with_absolute_paths(cell),
             runner=self.runner,
             preload=tuple(self.preload),
             force_rerun=str(cell.folder) in self.force_rerun,
-            devices="" if trainer.get("accelerator") == "cpu" else None,
-            threads=trainer.get("threads"),
+            devices="" if cell.trainer.accelerator == "cpu" else None,
+            threads=cell.trainer.threads,
         )
 
     def _finalize(self, task: _SubmittedCell, result: Record | TaskFailure | None) -> None:
         if isinstance(result, Record):
             _wait_for_file(task.cell.folder / RECORD)
         elif _record_time(task.cell) not in (None, task.record_time):
-            result = lifecycle.previous(task.cell)  # the record was written before the task died
+            result = lifecycle.load_record_or_none(task.cell)  # the record was written before the task died
         if isinstance(result, TaskFailure):
             if self.interrupts > 1:
                 return
@@ -170,7 +169,7 @@ class ClusterPool(BasePool, Generic[Handle]):
         record = lifecycle.failure(task.cell, status=failure.status, reason=failure.reason, seconds=seconds)
         record.costs.device = self.engine.name
         _remove_stale_lease(task.cell)
-        lifecycle.store(task.cell, record, warn=self.display.note)
+        lifecycle.write_record_or_warn(task.cell, record, warn=self.display.note)
         return record
 
     def _detect_started(self) -> None:

@@ -7,11 +7,12 @@ import os
 import sys
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.provenance import host
 from harness.core.redaction import PLACES
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.processes.slots import DeviceSlot, cpu_share
 from harness.records.cell import Cell
@@ -58,7 +59,7 @@ class CellTask:
         Raises:
             HarnessError: this machine cannot see the results folder.
         """
-        root = self.cell.folder.parents[4]
+        root = self.cell.results_dir
         if not root.is_dir():
             raise HarnessError(
                 f"{root} does not exist on {host()}: results_dir must be a directory shared by all machines"
@@ -81,17 +82,27 @@ class CellTask:
         return DelayedSubmission(self)
 
 
-def with_absolute_paths(config: Mapping[str, object]) -> dict[str, object]:
+def with_absolute_paths(cell: Cell) -> Cell:
     """Make paths absolute, because a worker may run in another directory.
 
     Neither the cell id nor the results depend on paths.
     """
-    out = dict(config)
-    for group in ("encoder", "task"):
-        section = out.get(group)
-        if isinstance(section, Mapping):
-            out[group] = {key: _absolute(section[key], is_path=key in PLACES) for key in section}
-    return out
+    sections = {group: _absolute(cell.resolved.get(group), is_path=False) for group in ("encoder", "task")}
+    return replace(
+        cell,
+        encoder=_absolute_encoder(cell.encoder),
+        task=replace(cell.task, options=_absolute_options(cell.task.options)),
+        resolved={**cell.resolved, **{group: s for group, s in sections.items() if s is not None}},
+    )
+
+
+def _absolute_encoder(encoder: EncoderConfig) -> EncoderConfig:
+    members = {name: _absolute_encoder(member) for name, member in encoder.members.items()}
+    return replace(encoder, options=_absolute_options(encoder.options), members=members)
+
+
+def _absolute_options(options: Mapping[str, object]) -> dict[str, object]:
+    return {key: _absolute(value, is_path=key in PLACES) for key, value in options.items()}
 
 
 def _absolute(value: object, *, is_path: bool) -> object:
@@ -110,9 +121,8 @@ def gpus_of(cell: Cell, per_device: float) -> float:
 
     ``per_device`` for each of its devices, rounded up to whole GPUs if it has several; 0 on the CPU.
     """
-    trainer = cell.config.get("trainer") or {}
-    devices = int(trainer.get("devices") or 1)
-    if trainer.get("accelerator") == "cpu":
+    devices = cell.trainer.devices
+    if cell.trainer.accelerator == "cpu":
         return 0.0
     return float(per_device) if devices == 1 else float(-(-per_device // 1)) * devices
 

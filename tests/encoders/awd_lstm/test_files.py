@@ -18,7 +18,8 @@ import torch
 import harness
 from harness.encoders.awd_lstm.checkpoint import read_checkpoint, read_tensors
 from harness.encoders.awd_lstm.encoder import load, load_language_model, write_fastai, write_model
-from harness.encoders.awd_lstm.files import awd_lstm_files, bidirectional_files, read_vocabulary
+from harness.encoders.awd_lstm.files import awd_lstm_files, read_vocabulary
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from tests.helpers.tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
 
@@ -135,17 +136,21 @@ def test_files_are_found_by_folder_by_file_and_by_name(tmp_path: Path) -> None:
         awd_lstm_files({"path": tmp_path / "none"}, tmp_path)
 
 
+def both(config: dict[str, Any]) -> EncoderConfig:
+    return EncoderConfig.parse({"_files_": "harness.encoders.awd_lstm.files.bidirectional_files", **config})
+
+
 def test_files_of_both_directions(tmp_path: Path) -> None:
     make_both(tmp_path)
     member = {"_target_": "x", "path": None}
     members = {"forward": member, "backward": dict(member)}
-    found = bidirectional_files({"members": members, "path": tmp_path}, tmp_path)
+    found = both({"members": members, "path": tmp_path}).files(tmp_path)
     assert found["backward.weights"] == tmp_path / "backward" / "model.safetensors"
     assert set(found) == {
         f"{d}.{r}" for d in ("forward", "backward") for r in ("weights", "vocabulary", "options")
     }
     with pytest.raises(HarnessError, match=r"members\.backward"):
-        bidirectional_files({"members": {"forward": member}, "path": tmp_path}, tmp_path)
+        both({"members": {"forward": member}, "path": tmp_path}).files(tmp_path)
     with pytest.raises(HarnessError, match=r"one of each is wanted"):
         harness.load_encoder(
             "ulmfit_bi", tmp_path, cache_dir=tmp_path, members=_members(tmp_path, back=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.base import Encoder, Group
 from harness.encoders.concat.encoder import ConcatEncoder
-from harness.encoders.concat.files import member_files
+from harness.encoders.config import EncoderConfig
 from harness.encoders.static.encoder import load
 from harness.errors import HarnessError
 
@@ -205,6 +206,13 @@ def test_members_compose_from_the_command_line(tmp_path: Path) -> None:
     assert set(config.recipe) == {"scratch", "frozen", "embedding_init", "slow_embedding", "full"}
 
 
+def joint(members: dict[str, Any]) -> EncoderConfig:
+    files = "harness.encoders.concat.files.member_files"
+    return EncoderConfig.parse(
+        {"_target_": "harness.encoders.concat.load", "_files_": files, "members": members}
+    )
+
+
 def test_files_of_all_members(tmp_path: Path) -> None:
     static(tmp_path)
     member = {
@@ -212,12 +220,12 @@ def test_files_of_all_members(tmp_path: Path) -> None:
         "_files_": "harness.encoders.download.single_file",
         "path": str(tmp_path / "v.txt"),
     }
-    found = member_files({"members": {"a": member, "b": None, "c": member}}, tmp_path)
+    found = joint({"a": member, "b": None, "c": member}).files(tmp_path)
     assert found == {"a.file": tmp_path / "v.txt", "c.file": tmp_path / "v.txt"}
     with pytest.raises(HarnessError, match=r"encoder\.members is empty"):
-        member_files({"members": {"b": None}}, tmp_path)
+        joint({"b": None}).files(tmp_path)
     with pytest.raises(HarnessError, match=r"members\.a='glove'.*encoder@encoder\.members\.a=NAME"):
-        member_files({"members": {"a": "glove"}}, tmp_path)
+        joint({"a": "glove"})
 
 
 def test_the_default_concat_loads(tmp_path: Path) -> None:

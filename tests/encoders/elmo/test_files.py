@@ -16,6 +16,7 @@ import harness
 from harness.bodies.bilstm import BiLSTM
 from harness.config.resolve import prepare
 from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
+from harness.encoders.config import MixOptions
 from harness.encoders.elmo.encoder import load
 from harness.encoders.elmo.files import elmo_files, read_options
 from harness.encoders.elmo.weights import read_weights, write_weights
@@ -182,8 +183,8 @@ def test_layers_follow_the_strategy(tmp_path: Path) -> None:
     for strategy in ("scratch", "frozen", "embedding_init", "slow_embedding", "full"):
         cell = make_cell(tmp_path, *base, f"strategy={strategy}")
         assert cell.skip is None
-        layers[strategy] = (cell.config["encoder"]["layers"], cell.config["encoder"].get("mix"))
-    mixed = ("mix", {"l2": 0.001})
+        layers[strategy] = (cell.encoder.layers, cell.encoder.mix)
+    mixed = ("mix", MixOptions(l2=0.001))
     assert layers == {
         "scratch": mixed,
         "frozen": mixed,
@@ -269,7 +270,7 @@ def test_cells(tmp_path: Path, strategy: str, more: list[str]) -> None:
 def test_questions_over_a_fine_tuned_elmo_meet_their_context(tmp_path: Path) -> None:
     base = ["encoder=elmo", f"encoder.path={elmo_folder()}", "strategy=full", "task=mini_qa"]
     cell = make_cell(tmp_path, *base, *QUICK)
-    assert (cell.skip, cell.config["body"]["name"]) == (None, "attention_flow")
+    assert (cell.skip, cell.body.name) == (None, "attention_flow")
     assert run_cell(cell).status == "complete"
 
 

@@ -355,9 +355,9 @@ def test_three_lines_make_an_encoder(tmp_path, made):
     (tmp_path / "encoder").mkdir()
     text = f"defaults: [bert]\nname: mine\npath: {made / 'bert'}\n"
     (tmp_path / "encoder" / "mine.yaml").write_text(text)
-    from harness.core.instantiate import build
+    from harness.encoders.config import EncoderConfig
 
     config = compose(tmp_path, "mine")
-    encoder = build(config, random_init=False, cache_dir=tmp_path)
+    encoder = EncoderConfig.parse(config).build(cache_dir=tmp_path)
     assert (encoder.name, encoder.hidden_size) == ("mine", 16)
     assert config["recipe"]["full"]["epochs"] == 3

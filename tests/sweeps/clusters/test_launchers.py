@@ -18,6 +18,7 @@ import pytest
 from harness.cli.main import main
 from harness.config import resolve
 from harness.errors import HarnessError
+from harness.records import inputs
 from harness.records.record import RECORD, Record, read_record, write_record
 from harness.sweeps import launch
 from harness.sweeps.clusters import pool as clusters
@@ -108,7 +109,7 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(resolve, "prepare", cell_runners.prepare)
-    monkeypatch.setattr(resolve, "read_data", cell_runners.read_data)
+    monkeypatch.setattr(inputs, "read_data", cell_runners.read_data)
     monkeypatch.setattr(launch, "RUNNER", "tests.helpers.cell_runners:act")
     monkeypatch.setattr(launch, "PRELOAD", ("tests.helpers.cell_runners",))
     return tmp_path

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.instantiate import build
 from harness.core.paths import mini_dir
 from harness.data.text import Text
 from harness.errors import HarnessError
+from harness.records.parts import TaskConfig
 from harness.records.predictions import read_predictions, write_predictions
 from harness.task import Prediction, Splits
 from harness_tasks.classification.task import TextClassification
@@ -44,7 +44,7 @@ def world() -> Lexicon:
 def read(task: str) -> Splits:
     """The splits as the task's own configuration reads them."""
     config = composed(f"task=mini_{task}", "encoder=mini_static", "strategy=frozen")["task"]
-    splits: Splits = build(config).splits()
+    splits: Splits = TaskConfig.parse(config).build().splits()
     return splits
 
 

@@ -1,0 +1,106 @@
+"""What a cell reads: its data, and the fingerprints of the files that its identity depends on. Torch-free."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.core.fingerprint import files_fingerprint, signature
+from harness.data.files import fingerprint as text_fingerprint
+from harness.encoders.config import EncoderConfig
+from harness.errors import HarnessError
+from harness.records.cell import Cell
+from harness.records.parts import TaskConfig
+from harness.strategies.adapt import files_of
+from harness.task import Splits, Task
+
+
+@dataclass(slots=True)
+class InputFiles:
+    """Fingerprints of the files of encoder and task.
+
+    Attributes:
+        fingerprints: of the content, for ``encoder`` and ``task``; texts without their line ends.
+        signatures: by path, taken before the file was read.
+    """
+
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    signatures: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def fingerprint_inputs(
+    encoder: EncoderConfig, task: TaskConfig, *, adapts: bool, cache_dir: Path
+) -> InputFiles:
+    """Find and fingerprint the files of encoder and task.
+
+    Args:
+        encoder, task: whose files.
+        adapts: the encoder's objective is continued, which may read more files.
+        cache_dir: downloads.
+
+    Raises:
+        HarnessError: a file is missing or cannot be read.
+    """
+    out = InputFiles()
+    files = encoder.files(cache_dir)
+    for place, leaf in encoder.leaves() if adapts else ():
+        more = files_of(leaf, cache_dir)
+        files |= {"/".join((*place, role)): p for role, p in more.items() if p not in files.values()}
+    out.fingerprints["encoder"] = _fingerprint(files, out, texts=False)
+    # how a file is read may depend on its ending
+    files = {f"{role}{_ending(path)}": path for role, path in task.files(cache_dir).items()}
+    out.fingerprints["task"] = _fingerprint(files, out, texts=True)
+    return out
+
+
+def _fingerprint(files: dict[str, Path], out: InputFiles, *, texts: bool) -> str:
+    for path in files.values():
+        with contextlib.suppress(OSError):  # reading it reports the error
+            out.signatures[str(path)] = signature(path)
+    return files_fingerprint(files, of=text_fingerprint if texts else None)
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def verify(cell: Cell) -> None:
+    """Check that the cell's files are still those that its id was computed from.
+
+    Cheap while their signatures are the same; otherwise they are read again.
+
+    Raises:
+        HarnessError: the content of a file has changed, or a file is gone.
+    """
+    try:
+        if all(signature(Path(path)) == tuple(seen) for path, seen in cell.sources.items()):
+            return
+    except OSError:
+        pass  # a missing file is reported below
+    adapts = cell.strategy.adapt is not None
+    files = fingerprint_inputs(cell.encoder, cell.task, adapts=adapts, cache_dir=cell.cache_dir).fingerprints
+    changed = [f"the {group}'s" for group in files if files[group] != cell.files.get(group)]
+    if changed:
+        raise HarnessError(
+            f"{' and '.join(changed)} files have changed since the sweep began; run the same command again, "
+            "it will be another cell"
+        )
+
+
+def read_data(cell: Cell) -> tuple[Task, Splits]:
+    """The cell's task and its splits, checked so that training cannot fail on them.
+
+    Raises:
+        HarnessError: data that cannot be read, an empty split, or no dev split to choose the epoch on.
+    """
+    task = cell.task.build()
+    splits = task.splits(limit=cell.options.limit)
+    for name, examples in splits.items():
+        if not examples and name != "dev":
+            raise HarnessError(f"task {task.name}: the {name} split has no examples")
+    if not splits.dev and cell.trainer.select == "best":
+        raise HarnessError(
+            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
+        )
+    return task, splits

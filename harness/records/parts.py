@@ -1,0 +1,183 @@
+"""The parts of a resolved configuration that no component brings: task, training and run settings.
+
+Each field carries its check (:func:`harness.core.validation.setting`); ``conf/`` holds the same defaults with
+an explanation of each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.core.instantiate import COMPONENT_KEYS, Component, component_values, construct
+from harness.core.validation import (
+    checked,
+    choice,
+    made,
+    number,
+    optional,
+    or_auto,
+    section_or_empty,
+    setting,
+    text,
+    truth,
+)
+from harness.errors import HarnessError
+from harness.task import Task
+
+_count = number(low=1, whole=True)
+_rate = number(low=0, high=1e30)
+Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+SCHEDULES = ("constant", "linear", "cosine", "slanted")
+
+
+def betas(key: str, value: object) -> list[float]:
+    """Accept Adam's two decay rates."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise HarnessError(f"{key}={value!r}: expected two numbers, such as [0.9, 0.999]")
+    return [number(low=0, high=0.9999999)(key, v) for v in value]
+
+
+def _tags(key: str, value: object) -> list[str]:
+    tags = value if isinstance(value, list | tuple) else [None]
+    if not all(isinstance(tag, str | int) and 1 <= len(str(tag)) <= 64 for tag in tags):
+        raise HarnessError(f"{key}={value!r}: expected a list of words of at most 64 characters")
+    return [str(tag) for tag in tags]
+
+
+def train_size(key: str, value: object) -> int | None:
+    """Accept a number of training examples; ``all`` is null."""
+    if value is None or value == "all":
+        return None
+    try:
+        return _count(key, value)
+    except HarnessError as e:
+        raise HarnessError(f"{e}, or all") from None
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerConfig:
+    """AdamW (Loshchilov & Hutter 2019).
+
+    Attributes:
+        lr: learning rate of the task network.
+        weight_decay: of matrices.
+        betas: decay rates of both moments.
+        eps: added to the denominator.
+        max_grad_norm: the gradient is clipped to this norm; None = not.
+    """
+
+    name: str = setting(choice("adamw"), "adamw")
+    lr: float = setting(_rate, 1e-3, auto=None)
+    weight_decay: float = setting(_rate, 0.0, auto=None)
+    betas: tuple[float, ...] = setting(betas, (0.9, 0.999), auto=None)
+    eps: float = setting(number(low=0), 1e-8)
+    max_grad_norm: float | None = setting(optional(number(low=1e-12)), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleConfig:
+    """The learning rate's course; ``warmup`` is the share of all steps in which it rises."""
+
+    name: str = setting(choice(*SCHEDULES), "constant", auto="auto")
+    warmup: float = setting(number(low=0, high=1), 0.0, auto=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerConfig:
+    """How long and on what a cell trains; ``conf/trainer/default.yaml`` explains each key."""
+
+    epochs: int = setting(_count, 10, auto=None)
+    batch_size: int = setting(_count, 32, auto=None)
+    eval_batch_size: int = setting(_count, 64)
+    max_tokens_per_batch: int | None = setting(optional(_count), None)
+    max_length: int | None = setting(optional(_count), None)
+    stride: int = setting(number(low=0, whole=True), 64)
+    select: str = setting(choice("best", "last"), "best")
+    patience: int | None = setting(or_auto(_count), None, auto="auto")
+    dropout: float = setting(number(low=0, high=0.999), 0.1, auto=None)
+    precision: Precision = setting(choice("32-true", "bf16-mixed", "16-mixed"), "32-true")
+    accelerator: str = setting(choice("auto", "cpu", "gpu", "cuda", "mps"), "auto")
+    devices: int = setting(_count, 1)
+    num_nodes: int = setting(_count, 1)
+    strategy: str = setting(choice("auto", "ddp", "fsdp"), "auto")
+    threads: int | None = setting(optional(_count), None)
+    gradient_checkpointing: bool = setting(truth, False)
+    save: bool = setting(truth, False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerConfig:
+    """Where curves go besides the record; ``conf/logger/wandb.yaml`` explains each key."""
+
+    name: str = setting(text, "none")
+    _target_: str | None = setting(optional(text), None)
+    mode: str | None = setting(optional(choice("offline", "online", "disabled")), None)
+    project: str | None = setting(optional(text), None)
+    entity: str | None = setting(optional(text), None)
+    group: str | None = setting(optional(text), None)
+    tags: tuple[str, ...] = setting(_tags, ())
+
+    @property
+    def target(self) -> str:
+        """Dotted path of the logger's class; "" = none."""
+        return self._target_ or ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is run and under which limits; ``conf/config.yaml`` explains each key."""
+
+    limit: int | None = setting(optional(_count), None)
+    timeout: float | None = setting(optional(number(low=0.001)), None)
+    memory_gb: float | None = setting(optional(number(low=0.001)), None)
+    retry: str = setting(choice("all", "failed", "timeout", "none"), "all")
+    overwrite: str = setting(choice("never", "failed", "always"), "never")
+    fail_fast: bool = setting(truth, False)
+    dry_run: bool = setting(truth, False)
+    feature_cache_gb: float = setting(number(low=0), 20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfig(Component):
+    """A task and its data. See :class:`harness.core.instantiate.Component`.
+
+    Attributes:
+        feature_body: the body over features and embedding tables, an option of ``conf/body``.
+        feature_body_options: its options where they differ from there.
+    """
+
+    feature_body: str = setting(text, "bilstm")
+    feature_body_options: Mapping[str, object] = setting(section_or_empty, {})
+
+    @classmethod
+    def parse(cls, config: Mapping[str, object]) -> TaskConfig:
+        """Parse the section ``task``; options of ``_target_`` are passed on unchanged.
+
+        Raises:
+            HarnessError: a value of the wrong type.
+        """
+        given = {str(k): v for k, v in config.items()}
+        values = checked(cls, given, section="task", extra=True)
+        options = {k: v for k, v in given.items() if k not in (*values, *COMPONENT_KEYS)}
+        if "train_size" in options:
+            options["train_size"] = train_size("task.train_size", options["train_size"])
+        return made(cls, {**component_values(config, key="task"), **values, "options": options})
+
+    @property
+    def kind(self) -> str:
+        """The kind of task, such as ``ner``; "" where the configuration does not name it."""
+        return str(self.options.get("kind") or "")
+
+    def build(self) -> Task:
+        """Make the task; its data are not read.
+
+        Raises:
+            HarnessError: an option that it does not take, or of the wrong type.
+        """
+        try:
+            task: Task = construct(self.target, self.arguments(), where=self.name)
+        except (TypeError, ValueError, AttributeError) as e:  # an option of a type the task does not expect
+            raise HarnessError(f"task {self.name}: an option has a value of the wrong type ({e})") from e
+        return task
