@@ -48,7 +48,7 @@ class RankedRun:
         """The devices, for :class:`harness.processes.ranks.Ranked`."""
         given = self.pretrain_config["trainer"]
         return TrainerConfig(
-            devices=given["devices"], accelerator=given["accelerator"], threads=given.get("threads")
+            devices=int(str(given["devices"])), accelerator=given["accelerator"], threads=given.get("threads")
         )
 
 
