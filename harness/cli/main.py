@@ -107,7 +107,7 @@ def _command_first(arguments: list[str]) -> list[str]:
     options, rest = arguments[:position], arguments[position + 1 :]
     if word == "run":
         return [word, *options, *rest]
-    if word == "list" and set(moved[::2]) == {"--config-dir"}:
+    if word in ("list", "pretrain") and set(moved[::2]) == {"--config-dir"}:
         return [word, *rest, *moved]
     raise HarnessError(f"{' '.join(options)}: not an option of {word}; write harness {word} ...")
 

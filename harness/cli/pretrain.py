@@ -7,7 +7,8 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
@@ -25,6 +26,7 @@ families: {families}
   trainer.devices=2  trainer.logger=wandb  encoder.tokenizer=OUTPUT   reuse the vocabulary of another output
   experiment=controlled_pretraining   a BERT and a GPT that differ only in the objective
   --cfg job   print the composed configuration without training
+  --config-dir DIR   add families of your own: DIR/pretrain/encoder/NAME.yaml
 
 example:
   harness pretrain encoder=bert encoder.size=mini corpus=corpus.txt.gz output=my-bert budget.seconds=150
@@ -41,16 +43,17 @@ def main(argv: list[str]) -> int:
     """Run the command; exit code 0, or HarnessError."""
     from harness.pretraining.config import compose, families, validate_config
 
+    config_dir, arguments = _config_dir(argv)
     if not argv or any(a in ("-h", "--help") for a in argv):
-        print(USAGE.format(families=", ".join(families())))
+        print(USAGE.format(families=", ".join(families(config_dir))))
         return 0
-    show_config = "--cfg" in argv
-    arguments = [a for a in argv if a not in ("--cfg", "job")]
+    show_config = "--cfg" in arguments
+    arguments = [a for a in arguments if a not in ("--cfg", "job")]
     if flags := [a for a in arguments if a.startswith("-")]:
         raise HarnessError(
             f"{flags[0]}: unknown option; give options as key=value (sweeps are not supported)"
         )
-    config = validate_config(compose(arguments))
+    config = validate_config(compose(arguments, config_dir=config_dir))
     if show_config:
         _print_config(config)
         return 0
@@ -71,6 +74,24 @@ def main(argv: list[str]) -> int:
     print(summary(record))
     print(next_command(record, name=name, output=config["output"]))
     return 0
+
+
+def _config_dir(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The value of ``--config-dir``, and the other arguments.
+
+    Raises:
+        HarnessError: it is not a folder.
+    """
+    rest, value = list(argv), None
+    for n, argument in enumerate(argv):
+        option, equals, text = argument.partition("=")
+        if option in ("--config-dir", "-cd"):
+            value = text if equals else "".join(argv[n + 1 : n + 2])
+            del rest[n : n + (1 if equals else 2)]
+            break
+    if value is not None and not Path(value).expanduser().is_dir():
+        raise HarnessError(f"--config-dir {value}: no such folder")
+    return (None if value is None else Path(value).expanduser()), rest
 
 
 def next_command(record: Mapping[str, Any], *, name: str, output: str) -> str:

@@ -50,8 +50,12 @@ class PretrainConfig(TypedDict):
     encoder: dict[str, object]
 
 
-def compose(arguments: Sequence[str]) -> dict[str, Any]:
+def compose(arguments: Sequence[str], *, config_dir: Path | None = None) -> dict[str, Any]:
     """Compose the configuration of command-line arguments as plain data.
+
+    Args:
+        arguments: ``key=value`` each.
+        config_dir: a folder whose ``pretrain/`` extends ``conf/pretrain``, as for cells.
 
     Raises:
         HarnessError: an invalid argument.
@@ -59,42 +63,46 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    _check_arguments(arguments)
+    _check_arguments(arguments, config_dir)
     try:
-        composed = _compose([_quoted(a) for a in arguments], resolve=True)
+        composed = _compose([_quoted(a) for a in arguments], config_dir, resolve=True)
     except (HydraException, OmegaConfBaseException) as e:
-        raise HarnessError(_explain(e, arguments)) from e
+        raise HarnessError(_explain(e, arguments, config_dir)) from e
     for key in ("corpus", "output"):
         if composed[key] == UNSET:
             raise HarnessError(f"{key}: required; add {key}=...")
     return composed
 
 
-def _compose(overrides: list[str], *, resolve: bool) -> dict[str, Any]:
+def _compose(overrides: list[str], config_dir: Path | None, *, resolve: bool) -> dict[str, Any]:
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from omegaconf import OmegaConf
 
+    search = [] if config_dir is None else [f"hydra.searchpath=['file://{config_dir.absolute() / FOLDER}']"]
     with initialize_config_dir(str(conf_dir() / FOLDER), version_base="1.3"):
-        container = OmegaConf.to_container(hydra_compose("config", overrides=overrides), resolve=resolve)
+        config = hydra_compose("config", overrides=[*overrides, *search])
+    container = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(container, dict)
     return {str(k): v for k, v in container.items()}
 
 
-def families() -> list[str]:
+def families(config_dir: Path | None = None) -> list[str]:
     """Names of the encoders that can be pretrained."""
-    return sorted(p.stem for p in (conf_dir() / FOLDER / "encoder").glob("*.yaml"))
+    folders = [conf_dir(), *([] if config_dir is None else [config_dir])]
+    return sorted({p.stem for folder in folders for p in (folder / FOLDER / "encoder").glob("*.yaml")})
 
 
-def _check_arguments(arguments: Sequence[str]) -> None:
+def _check_arguments(arguments: Sequence[str], config_dir: Path | None) -> None:
+    names = families(config_dir)
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals:
             raise HarnessError(
                 f"{argument}: expected key=value, such as corpus=FILE; see harness pretrain --help"
             )
-        if key == "encoder" and value not in families():
-            raise HarnessError(f"encoder={value}: cannot be pretrained; {did_you_mean(value, families())}")
+        if key == "encoder" and value not in names:
+            raise HarnessError(f"encoder={value}: cannot be pretrained; {did_you_mean(value, names)}")
 
 
 def _quoted(argument: str) -> str:
@@ -107,11 +115,11 @@ def _quoted(argument: str) -> str:
     return f"{key}={QuotedString(text=value, quote=Quote.single).with_quotes()}"
 
 
-def _explain(error: Exception, arguments: Sequence[str]) -> str:
+def _explain(error: Exception, arguments: Sequence[str], config_dir: Path | None) -> str:
     """Name the unknown key and similar valid ones, or give the first lines of Hydra's message."""
     lines = str(error).splitlines()
     encoder = next((a.partition("=")[2] for a in arguments if a.startswith("encoder=")), "bert")
-    valid = sorted(_dotted_keys(_compose([f"encoder={encoder}"], resolve=False)))
+    valid = sorted(_dotted_keys(_compose([f"encoder={encoder}"], config_dir, resolve=False)))
     for argument in arguments:
         key = argument.partition("=")[0].lstrip("+~")
         if "'" + key + "'" in lines[0] and key not in valid:

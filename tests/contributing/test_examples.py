@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import os
@@ -110,3 +111,13 @@ def test_a_task_kind_can_be_added(project: Path) -> None:
     assert record["kind"] == "multi_label"
     assert "micro_f1" in output
     assert re.search(r"0\.\d+ to 0\.\d+", output), "the leaderboard shows a confidence interval"
+
+
+def test_a_pretraining_objective_can_be_added(project: Path) -> None:
+    corpus = ROOT / "tasks" / "harness_tasks" / "mini" / "world" / "data" / "corpus.txt.gz"
+    lines = gzip.decompress(corpus.read_bytes()).decode().splitlines()[:600]
+    (project / "corpus.txt").write_text("\n".join(lines) + "\n")
+    output = follow("Add a pretraining objective", project)
+    assert "bag_of_words (mini)" in output
+    assert json.loads((project / "vectors" / "pretrain.json").read_text())["held_out"]["tokens"] > 0
+    assert complete_record(project)["encoder"] == "bag_of_words"
