@@ -1,4 +1,4 @@
-"""Rows of the claims' sweeps, and the lines of a claim that are made of them (:mod:`benchmarks.claims`)."""
+"""Rows of the claims' sweeps, and the comparisons (lines) of a claim (:mod:`benchmarks.claims`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from harness.leaderboard.stats.comparisons import ALPHA, Sample, Samples, differ
 from harness.leaderboard.table.board import read
 from harness.leaderboard.table.rows import BoardRow, by_variant
 
-ALIKE = ("trainer.epochs", "strategy.lr")
-"""Settings of a sweep that do not tell its rows apart."""
+IGNORED = ("trainer.epochs", "strategy.lr")
+"""Settings of a variant that do not identify a row of a sweep."""
 
 
 @dataclass(slots=True)
 class Line:
-    """``a`` is claimed to be above ``b``; ``spread`` is of a - b, None for the reason ``why``."""
+    """One comparison of a claim: ``a`` should be above ``b``. ``spread`` is that of a - b, or None with the
+    reason ``why``."""
 
     what: str
     a: str
@@ -30,6 +31,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
+        """``seen``, ``contrary``, ``not seen``, or ``not measured`` with the reason."""
         if self.spread is None:
             return f"not measured ({self.why})"
         if self.p >= ALPHA:
@@ -39,7 +41,7 @@ class Line:
 
 @dataclass(slots=True)
 class Claim:
-    """A sentence, its source, and the lines that it was looked for in; ``more`` are lines of Markdown."""
+    """A statement, its source and its comparisons; ``more`` are additional lines of Markdown."""
 
     text: str
     source: str
@@ -49,32 +51,32 @@ class Claim:
 
 
 class Results:
-    """The rows of all sweeps, and their samples."""
+    """The rows of all sweeps and their samples."""
 
     def __init__(self, folder: Path, sweeps: Iterable[str]) -> None:
         self.rows: list[BoardRow] = []
         self._samples: dict[int, Samples] = {}
         for name in sweeps:
-            found = read(folder / name)
-            samples = Samples(found.configs)
-            for row in by_variant(found.records):
+            results = read(folder / name)
+            samples = Samples(results.configs)
+            for row in by_variant(results.records):
                 self.rows.append(row)
                 self._samples[id(row)] = samples
 
     def row(self, task: str, encoder: str, strategy: str, **variant: str) -> BoardRow | None:
-        """The row with just this variant; ``layers``, ``train_size`` and ``relative_lr`` are texts."""
+        """The row with exactly this variant, with its values as text (``layers="[1]"``)."""
         for row in self.rows:
             record = row.records[0]
             if (row.task, record.encoder, record.strategy) != (task, encoder, strategy):
                 continue
-            told = {k: v for k, v in record.variant.items() if k not in ALIKE}
-            known = {k.rpartition(".")[2]: str(v).replace(" ", "") for k, v in told.items()}
-            if known == variant:
+            settings = {k: v for k, v in record.variant.items() if k not in IGNORED}
+            short = {k.rpartition(".")[2]: str(v).replace(" ", "") for k, v in settings.items()}
+            if short == variant:
                 return row
         return None
 
     def sample(self, row: BoardRow | None, tag: str | None = None) -> Sample | str:
-        """The row on all examples, or on those with ``tag``."""
+        """The row's sample on all examples, or on those with ``tag``; or the reason why there is none."""
         if row is None:
             return "no such cell"
         if row.skipped and not row.complete:
@@ -85,17 +87,18 @@ class Results:
         stored = [samples.stored(r, tags=True) for r in row.complete]
         if bad := [s for s in stored if isinstance(s, str)]:
             return bad[0]
-        kept = [s for s in stored if not isinstance(s, str)]
-        chosen = np.array([tag in t for t in kept[0].tags])
-        return samples.resample(row.complete, kept, metric=row.metric, chosen=chosen)
+        stats = [s for s in stored if not isinstance(s, str)]
+        chosen = np.array([tag in t for t in stats[0].tags])
+        return samples.resample(row.complete, stats, metric=row.metric, chosen=chosen)
 
     def line(self, what: str, a: BoardRow | None, b: BoardRow | None, *, tag: str | None = None) -> Line:
-        one, other = self.sample(a, tag), self.sample(b, tag)
-        found = difference(one, other, pair_seeds=True)
-        above, below = _score(a, one), _score(b, other)
-        if isinstance(found, str):
-            return Line(what, above, below, None, found)
-        return Line(what, above, below, found[0], p=found[0].p_value())
+        """Paired test of two rows, on all examples or on those with ``tag``."""
+        sample_a, sample_b = self.sample(a, tag), self.sample(b, tag)
+        test = difference(sample_a, sample_b, pair_seeds=True)
+        above, below = _score(a, sample_a), _score(b, sample_b)
+        if isinstance(test, str):
+            return Line(what, above, below, None, test)
+        return Line(what, above, below, test[0], p=test[0].p_value())
 
 
 def _score(row: BoardRow | None, sample: Sample | str) -> str:
@@ -103,32 +106,40 @@ def _score(row: BoardRow | None, sample: Sample | str) -> str:
     return name if isinstance(sample, str) else f"{name} {sample.scores.mean():.3f}"
 
 
-def gain_over(what: str, above: tuple[Sample | str, str], below: tuple[Sample | str, str]) -> Line:
-    """Of two gains over the same seeds; of other examples where these are of two slices, so that their
-    resamples are independent."""
-    one, other = above[0], below[0]
-    for sample in (one, other):
+def compare_gains(what: str, above: tuple[Sample | str, str], below: tuple[Sample | str, str]) -> Line:
+    """Compare two gains, each with its name, seed by seed.
+
+    The gains may be on different examples (two slices); their resamples are independent then.
+    """
+    (gain_a, name_a), (gain_b, name_b) = above, below
+    for sample in (gain_a, gain_b):
         if isinstance(sample, str):
-            return Line(what, above[1], below[1], None, sample)
-    assert isinstance(one, Sample)
-    assert isinstance(other, Sample)
-    told = [f"{gain.scores.mean():+.3f} {name}" for gain, name in ((one, above[1]), (other, below[1]))]
-    if one.seeds != other.seeds:
-        return Line(what, told[0], told[1], None, "other seeds")
-    spread = of_difference((one.scores, one.replicates), (other.scores, other.replicates), pair_seeds=True)
-    return Line(what, told[0], told[1], spread, p=spread.p_value())
+            return Line(what, name_a, name_b, None, sample)
+    assert isinstance(gain_a, Sample)
+    assert isinstance(gain_b, Sample)
+    text_a, text_b = f"{gain_a.scores.mean():+.3f} {name_a}", f"{gain_b.scores.mean():+.3f} {name_b}"
+    if gain_a.seeds != gain_b.seeds:
+        return Line(what, text_a, text_b, None, "different seeds")
+    spread = of_difference(
+        (gain_a.scores, gain_a.replicates), (gain_b.scores, gain_b.replicates), pair_seeds=True
+    )
+    return Line(what, text_a, text_b, spread, p=spread.p_value())
 
 
-def less(a: Sample | str, b: Sample | str) -> Sample | str:
-    """The difference of two samples, seed by seed, as a sample."""
+def gain(a: Sample | str, b: Sample | str) -> Sample | str:
+    """The difference of two samples, seed by seed, as a sample; or the reason why there is none.
+
+    Example: seeds with 0.5 and 0.7 against the same seeds with 0.4 and 0.5 gain 0.1 and 0.2.
+    """
     if isinstance(a, str) or isinstance(b, str):
         return a if isinstance(a, str) else b
     if (a.seeds, a.digest) != (b.seeds, b.digest):
-        return "other seeds or examples"
+        return "different seeds or examples"
     return replace(a, scores=a.scores - b.scores, replicates=a.replicates - b.replicates)
 
 
 def effect(line: Line) -> str:
+    """Effect with its confidence interval as text, or the reason why there is none."""
     if line.spread is None:
         return line.why
     low, high = line.spread.interval()

@@ -1,9 +1,10 @@
-"""What the literature says of transfer, looked for in the mini world: ``python -m benchmarks.claims``.
+"""Test claims of the literature on transfer learning with the mini models: ``python -m benchmarks.claims``.
 
-Runs the sweeps that are missing (five seeds, two cells at a time) below a folder (``results/claims`` unless
-one is given) and prints a table of claims as Markdown: effect, interval of 95 %, Holm's p over all lines of a
-claim, and whether it is seen. A line is *seen* where p < 0.05 in the claimed direction, *contrary* where
-p < 0.05 in the other one, else *not seen*. No threshold was moved to an outcome.
+Runs the missing cells of the sweeps (five seeds, two cells at a time) in a folder (default:
+``results/claims``) and prints a table per claim as Markdown: effect, 95 % confidence interval, p-value with
+Holm's correction over the lines of the claim, and verdict. A line is *seen* if p < 0.05 in the claimed
+direction, *contrary* if p < 0.05 in the opposite direction, else *not seen*. The thresholds were fixed before
+the experiments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.claim_lines import Claim, Line, Results, effect, gain_over, less
+from benchmarks.claim_lines import Claim, Line, Results, compare_gains, effect, gain
 from harness.leaderboard.stats.bootstrap import holm
 from harness.leaderboard.table.rows import BoardRow
 
@@ -25,21 +26,21 @@ SEEDS = "seed=0,1,2,3,4"
 FAMILIES = ("mini_static", "mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")
 CONTEXTUAL = FAMILIES[1:]
 WORDS = ("mini_static", "mini_ulmfit")
-"""Encoders that have a vector a word."""
+"""Encoders with one vector per word."""
 LAYERED = ("mini_elmo", "mini_ulmfit", "mini_bert", "mini_gpt")
 TASKS = ("mini_topic", "mini_ner", "mini_qa")
 SIZES = ("100", "300", "1000")
 MORE = "task.train=${{task.path}}/train*.{0}"
-"""A thousand examples to learn from."""
-SLOW, HELD = "0.1", "0.0"
-"""Rates of an embedding table in units of the network's."""
+"""Larger training files, with at least a thousand examples."""
+SLOW, FIXED = "0.1", "0.0"
+"""Learning rates of an embedding table relative to that of the network."""
 WORDS_OF_TRAIN = {"mini_topic": ("cue:seen", "cue:unseen"), "mini_ner": ("name:train", "name:corpus")}
-"""Slices whose words train has, and those of words of the corpus that train lacks."""
+"""Slices with words that occur in train, and with words of the pretraining corpus that do not."""
 LOWER, TOP = "[1]", "[2]"
-"""The first layer above the embeddings and the last, of all four."""
+"""The first layer above the embeddings and the last one, of all four encoders."""
 SWEEPS: dict[str, tuple[str, ...]] = {
     "grid": ("experiment=mini", f"encoder={','.join(CONTEXTUAL)}", "strategy=scratch,frozen,full"),
-    # a pass costs a table little, and questions take it more than four
+    # an epoch of an embedding table is cheap, and mini_qa needs more than four
     "table": (
         "experiment=mini", "encoder=mini_static", "strategy=scratch,frozen,embedding_init",
         "passes.mini_qa=12",
@@ -57,63 +58,68 @@ SWEEPS: dict[str, tuple[str, ...]] = {
         for task, suffix in (("topic", "csv"), ("ner", "txt"))
         for name, strategy in (
             ("moving", ("strategy=embedding_init",)),
-            ("slow", ("strategy=slow_embedding", "strategy.lr=null", f"strategy.relative_lr={HELD},{SLOW}")),
+            ("slow", ("strategy=slow_embedding", "strategy.lr=null", f"strategy.relative_lr={FIXED},{SLOW}")),
         )
     },
 }  # fmt: skip
 
 
 def best_pretrained(results: Results, task: str, encoder: str) -> BoardRow | None:
-    """Of ``frozen`` and ``full`` the one that is better on dev; a table's ``full`` is ``embedding_init``."""
-    whole = "embedding_init" if encoder == "mini_static" else "full"
-    rows = [results.row(task, encoder, strategy) for strategy in ("frozen", whole)]
+    """The better of ``frozen`` and ``full`` on dev; for an embedding table ``full`` is ``embedding_init``."""
+    full = "embedding_init" if encoder == "mini_static" else "full"
+    rows = [results.row(task, encoder, strategy) for strategy in ("frozen", full)]
     scored = [row for row in rows if row is not None and row.dev is not None]
     return max(scored, key=lambda row: row.dev or 0.0, default=None)
 
 
 def two_senses(results: Results) -> Claim:
+    """Contextual encoders against word vectors on ambiguous words."""
     static = results.row("mini_sense", "mini_static", "frozen", body="none")
     lines = [
         results.line("mini_sense", results.row("mini_sense", e, "frozen", body="none"), static)
         for e in CONTEXTUAL
     ]
     return Claim(
-        "A frozen contextual encoder tells a word's two senses apart, a word table cannot",
+        "Frozen contextual encoders distinguish the two senses of a word, word vectors cannot",
         "Peters et al. 2018, section 5.3",
         lines,
-        ["States of the word alone, no network on top. The table is at 0.5 by construction."],
+        ["Only the hidden state of the word, no BiLSTM on top. Word vectors are at 0.5 by construction."],
     )
 
 
 def unseen_names(results: Results) -> Claim:
+    """Character-based against word-based encoders on new names."""
     elmo = results.row("mini_ner", "mini_elmo", "frozen")
     lines = [
         results.line("mini_ner, `name:new`", elmo, results.row("mini_ner", e, "frozen"), tag="name:new")
         for e in WORDS
     ]
     return Claim(
-        "Names that were never seen: characters know more than word tables",
+        "On names that were never seen, character-based encoders are better than word vectors",
         "Peters et al. 2018, section 3.4",
         lines,
-        ["Both frozen under the same network; only examples with a name that is nowhere in corpus or train."],
+        ["Both frozen with the same task network; only examples with a name that is not in corpus or train."],
     )
 
 
 def transfer_pays(results: Results) -> Claim:
+    """Pretrained against random weights, per family and task."""
     lines = [
         results.line(task, best_pretrained(results, task, e), results.row(task, e, "scratch"))
         for task in TASKS
         for e in FAMILIES
     ]
     return Claim(
-        "Pretraining pays: each family's best pretrained cell is above the same architecture from scratch",
-        "all of the works re-run here",
+        "Pretraining helps: the best pretrained cell of each family is better than training from scratch",
+        "all works reproduced here",
         lines,
-        ["Best of `frozen` and `full` (of a table `embedding_init`, which is the same), chosen on dev."],
+        ["The better of `frozen` and `full` on dev (for word vectors `embedding_init`, which is the same)."],
     )
 
 
 def layers(results: Results) -> Claim:
+    """Lower against upper layers on syntax and word senses."""
+
     def at(task: str, encoder: str, layer: str) -> BoardRow | None:
         return results.row(task, encoder, "frozen", body="none", layers=layer)
 
@@ -124,10 +130,10 @@ def layers(results: Results) -> Claim:
         lines.append(results.line("mini_sense", top, low))
         notes.append(f"{encoder}, scores by layer: {_by_layer(results, encoder)}.")
         depths = [_depth(at(task, encoder, "mix")) for task in ("mini_pos", "mini_sense")]
-        told = " and ".join(f"{d:.2f}" if d is not None else "?" for d in depths)
-        notes.append(f"{encoder}, mean layer of the learnt mix: {told} for mini_pos and mini_sense.")
+        listed = " and ".join(f"{d:.2f}" if d is not None else "?" for d in depths)
+        notes.append(f"{encoder}, mean layer of the learned mix: {listed} for mini_pos and mini_sense.")
     return Claim(
-        "Lower layers hold syntax, upper ones meaning: layer 1 wins mini_pos, the top layer mini_sense",
+        "Lower layers encode syntax, upper ones meaning: layer 1 wins on mini_pos, the top one on mini_sense",
         "Peters et al. 2018, section 5.3; Tenney et al. 2019",
         lines,
         notes,
@@ -145,68 +151,70 @@ def _by_layer(results: Results, encoder: str) -> str:
 
 
 def _depth(row: BoardRow | None) -> float | None:
-    """Mean layer of the learnt weights, over seeds."""
+    """Mean layer under the learned weights, averaged over seeds."""
     if row is None:
         return None
-    found = [np.average(r.mix["layers"], weights=r.mix["weights"]) for r in row.complete if r.mix]
-    return float(np.mean(found)) if found else None
+    depths = [np.average(r.mix["layers"], weights=r.mix["weights"]) for r in row.complete if r.mix]
+    return float(np.mean(depths)) if depths else None
 
 
 def growth(results: Results) -> Claim:
+    """The gain from training an embedding table, with many against few labels."""
     lines = []
     for task, encoder, i, strategy in _tables():
-        most, least = (
-            less(results.sample(rows[i]), results.sample(rows[2]))
-            for rows in (_moving(results, task, encoder, size) for size in (SIZES[-1], SIZES[0]))
+        many, few = (
+            gain(results.sample(rows[i]), results.sample(rows[2]))
+            for rows in (_trained_tables(results, task, encoder, size) for size in (SIZES[-1], SIZES[0]))
         )
         what = f"{task}, {encoder}, {strategy}"
-        lines.append(gain_over(what, (most, f"of {SIZES[-1]}"), (least, f"of {SIZES[0]}")))
+        lines.append(compare_gains(what, (many, f"of {SIZES[-1]}"), (few, f"of {SIZES[0]}")))
     return Claim(
-        "The more labels, the more a table that may move gains on the same table held",
-        "Kim 2014, table 2, on tables that move; that it depends on the labels is the harness's own question",
+        "The more labels, the larger the gain of a trained embedding table over a fixed one",
+        "Kim 2014, table 2, on trained tables; the dependence on the number of labels is our own question",
         lines,
         [
-            f"A line is the gain at {SIZES[-1]} examples less that at {SIZES[0]}. All cells of an encoder "
-            "have one network over one table, whose rate is that of the network (`embedding_init`), "
-            f"{SLOW} of it (`slow_embedding`) or none (held)."
+            f"A line is the gain at {SIZES[-1]} examples minus that at {SIZES[0]}. All cells of an encoder "
+            "have the same network and table; the learning rate of the table is that of the network "
+            f"(`embedding_init`), {SLOW} times that (`slow_embedding`) or 0 (fixed)."
         ],
     )
 
 
 def left_behind(results: Results) -> Claim:
-    head = ["gain on the same table held, by examples", "test examples", *SIZES]
+    """The gain from training an embedding table, on words in train against other words."""
+    head = ["gain over the fixed table, by training examples", "test examples", *SIZES]
     lines, more = [], [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     for task, encoder, i, strategy in _tables():
         what, tags = f"{task}, {encoder}, {strategy}", WORDS_OF_TRAIN[task]
-        by_size = {size: _moving(results, task, encoder, size) for size in SIZES}
+        by_size = {size: _trained_tables(results, task, encoder, size) for size in SIZES}
         rows = by_size[SIZES[-1]]
-        has, lacks = (less(results.sample(rows[i], tag), results.sample(rows[2], tag)) for tag in tags)
-        lines.append(gain_over(what, (has, f"on `{tags[0]}`"), (lacks, f"on `{tags[1]}`")))
+        has, lacks = (gain(results.sample(rows[i], tag), results.sample(rows[2], tag)) for tag in tags)
+        lines.append(compare_gains(what, (has, f"on `{tags[0]}`"), (lacks, f"on `{tags[1]}`")))
         for tag in (None, *tags):
-            told = [effect(results.line("", r[i], r[2], tag=tag)) for r in by_size.values()]
-            more.append(f"| {what} | {f'`{tag}`' if tag else 'all'} | {' | '.join(told)} |")
+            effects = [effect(results.line("", r[i], r[2], tag=tag)) for r in by_size.values()]
+            more.append(f"| {what} | {f'`{tag}`' if tag else 'all'} | {' | '.join(effects)} |")
     return Claim(
-        "A table that moves gains on words that train has, and leaves behind those it lacks",
-        "looked for since 5 came out as it did; the slices were there before",
+        "A trained embedding table gains on words that occur in train, less so on other words",
+        "tested because of the result of claim 5; the slices existed before",
         lines,
-        [f"A line is the gain on words that train has less that on others, at {SIZES[-1]} examples."],
+        [f"A line is the gain on words in train minus that on other words, at {SIZES[-1]} examples."],
         more,
     )
 
 
 def _tables() -> Iterator[tuple[str, str, int, str]]:
-    """Task, encoder, and the moving tables by their place in what :func:`_moving` gives."""
+    """Task, encoder, and the trained tables by their index in the result of :func:`_trained_tables`."""
     for task in WORDS_OF_TRAIN:
         for encoder in ("mini_static", "mini_bert"):
             for i, strategy in enumerate(("embedding_init", "slow_embedding")):
                 yield task, encoder, i, strategy
 
 
-def _moving(results: Results, task: str, encoder: str, size: str) -> tuple[BoardRow | None, ...]:
-    """Rows of a table that moves at the network's rate, slowly, and not at all."""
+def _trained_tables(results: Results, task: str, encoder: str, size: str) -> tuple[BoardRow | None, ...]:
+    """Rows of a table trained at the network's learning rate, at a lower one, and not at all."""
     slow = [
         results.row(task, encoder, "slow_embedding", relative_lr=rate, train_size=size)
-        for rate in (SLOW, HELD)
+        for rate in (SLOW, FIXED)
     ]
     return results.row(task, encoder, "embedding_init", train_size=size), *slow
 
@@ -222,7 +230,7 @@ CLAIMS: tuple[Callable[[Results], Claim], ...] = (
 
 
 def adjusted(claim: Claim) -> Claim:
-    """With Holm's p over the lines of the claim."""
+    """The claim with Holm's correction over its lines."""
     measured = [line for line in claim.lines if line.spread is not None]
     for line, p in zip(measured, holm([line.p for line in measured]), strict=True):
         line.p = p
@@ -230,11 +238,12 @@ def adjusted(claim: Claim) -> Claim:
 
 
 def markdown(claims: Iterable[Claim]) -> str:
+    """A section with a table per claim."""
     out = []
     for number, claim in enumerate(claims, start=1):
         seen = sum(line.verdict == "seen" for line in claim.lines)
         out += [f"## {number}. {claim.text}", f"({claim.source}.) Seen in {seen} of {len(claim.lines)}.", ""]
-        out += ["| | above | below | effect | 95 % | p | |", "| --- | --- | --- | --- | --- | --- | --- |"]
+        out += ["| | above | below | effect | 95 % CI | p | |", "| --- | --- | --- | --- | --- | --- | --- |"]
         out += [_markdown_row(line) for line in claim.lines]
         out += ["", *(f"- {note}" for note in claim.notes), ""]
         out += [*claim.more, ""] if claim.more else []
@@ -253,7 +262,7 @@ def _markdown_row(line: Line) -> str:
 
 
 def run(folder: Path) -> None:
-    """Run what is missing of each sweep.
+    """Run the missing cells of each sweep.
 
     Raises:
         SystemExit: cells of a sweep failed.
@@ -270,7 +279,7 @@ def run(folder: Path) -> None:
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.claims",
-        description="Looks for what the literature says of transfer in the mini world.",
+        description="Test claims of the literature on transfer learning with the mini models.",
     )
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results/claims"))
     folder = parser.parse_args(argv).folder

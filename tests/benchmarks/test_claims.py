@@ -1,4 +1,4 @@
-"""The script that looks for claims finds the cells of its own sweeps, and counts a line as what it is."""
+"""The claims find the cells of their sweeps, and lines get the right verdict."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tests.helpers.cells import make_cell
 
 
 def jobs(overrides: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The overrides of each job of a sweep. Without the experiment, whose launcher cannot be composed here:
-    a task's passes are the number of epochs instead, which a claim does not ask for."""
+    """The overrides of each job of a sweep, without the experiment, whose launcher cannot be composed here.
+
+    The number of epochs is set directly instead of by ``passes``; claims ignore it."""
     chosen = [o for o in overrides if not o.startswith(("experiment=", "passes."))]
     if len(chosen) < len(overrides):
         chosen += [f"task={','.join(claims.TASKS)}", "trainer.epochs=3"]
@@ -34,7 +35,7 @@ def jobs(overrides: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> claims.Results:
-    """A record of every cell of the sweeps, one seed each, without predictions."""
+    """Results with one seed of every cell of the sweeps, without predictions."""
     root = tmp_path_factory.mktemp("claims")
     for name, overrides in claims.SWEEPS.items():
         for k, job in enumerate(jobs(overrides)):
@@ -80,13 +81,13 @@ def test_a_gain_is_the_difference_seed_by_seed() -> None:
         given = np.array(scores)
         return Sample(given, np.stack([given, given + 0.1], axis=1), 10, "d", seeds, (0.0, 1.0))
 
-    gain = claim_lines.less(sample([0.5, 0.7]), sample([0.4, 0.5]))
+    gain = claim_lines.gain(sample([0.5, 0.7]), sample([0.4, 0.5]))
     assert isinstance(gain, Sample)
     assert gain.scores == pytest.approx([0.1, 0.2])
     assert gain.replicates == pytest.approx(np.array([[0.1, 0.1], [0.2, 0.2]]))
-    assert claim_lines.less(sample([0.5, 0.7]), sample([0.4, 0.5], (0, 2))) == "other seeds or examples"
-    assert claim_lines.less("no such cell", gain) == "no such cell"
-    line = claim_lines.gain_over("more labels", (gain, "of 1000"), (sample([0.0, 0.1]), "of 100"))
+    assert claim_lines.gain(sample([0.5, 0.7]), sample([0.4, 0.5], (0, 2))) == "different seeds or examples"
+    assert claim_lines.gain("no such cell", gain) == "no such cell"
+    line = claim_lines.compare_gains("more labels", (gain, "of 1000"), (sample([0.0, 0.1]), "of 100"))
     assert (line.a, line.b) == ("+0.150 of 1000", "+0.050 of 100")
     assert line.spread is not None
     assert line.spread.mean == pytest.approx(0.1)

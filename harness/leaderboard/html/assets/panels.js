@@ -106,7 +106,7 @@ function card(table, d, e, a, b) {
 }
 
 function list(lines) {
-  return lines.length > 0 && h("ul", { class: "notes" }, lines.map((t) => h("li", { class: t.startsWith("warning") ? "warning" : "" }, t)));
+  return lines.length > 0 && h("ul", { class: "notes" }, lines.map((t) => h("li", { class: t.startsWith("warning") ? "warning" : "" }, t.replace(/^note: /, ""))));
 }
 function across() {
   const a = DATA.across;
