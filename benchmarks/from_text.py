@@ -1,10 +1,11 @@
-"""Small encoders of every family from a plain text, against the same ones untrained:
-``python -m benchmarks.from_text TRAIN_TEXT HELD_OUT_TEXT TREC_FOLDER [RESULTS]``.
+"""Compare small encoders of every family, pretrained on a plain text, with untrained ones.
 
-Each family's ``small`` size is pretrained on the first text within :data:`SECONDS` of training (word vectors:
-their own number of passes), two at a time, and measured on the second. Then the encoder, frozen, is put under
-the default network on TREC with :data:`SEEDS` and :data:`EXAMPLES`, and so is the one with the weights as
-drawn (``budget.steps=0``). What is done already is not done again. Prints two tables as Markdown.
+``python -m benchmarks.from_text TRAIN_TEXT HELD_OUT_TEXT TREC_FOLDER [RESULTS]``
+
+Each family's ``small`` size is pretrained on the first text for :data:`SECONDS` of training (word vectors: their
+default number of epochs), two at a time, and evaluated on the second text. The frozen encoder is then evaluated
+with the default network on TREC with :data:`SEEDS` and :data:`EXAMPLES`, and so is a randomly initialised one
+(``budget.steps=0``). Completed steps are not repeated. Prints two tables as Markdown.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ NONE: tuple[str, ...] = ("budget.steps=0", "budget.seconds=null", "held_out=0")
 
 
 def pretrain(name: str, train: Path, output: Path, *more: str) -> dict[str, Any]:
-    """The record of one pretraining.
+    """Pretrain one encoder and return its record.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: pretraining failed.
     """
     command = [
         sys.executable, "-m", "harness", "pretrain", *FAMILIES[name], "encoder.size=small", f"corpus={train}",
@@ -53,12 +54,12 @@ def pretrain(name: str, train: Path, output: Path, *more: str) -> dict[str, Any]
     with output.with_suffix(".log").open("ab") as log:
         if subprocess.run(command, stdout=log, stderr=log).returncode:
             raise SystemExit(f"{name}: see {log.name}")
-    told: dict[str, Any] = json.loads((output / "pretrain.json").read_text(encoding="utf-8"))
-    return told
+    record: dict[str, Any] = json.loads((output / "pretrain.json").read_text(encoding="utf-8"))
+    return record
 
 
 def cells(name: str, record: dict[str, Any], output: Path, trec: Path, results: Path, *more: str) -> None:
-    """Frozen, on TREC.
+    """Evaluate the frozen encoder on TREC.
 
     Raises:
         SystemExit: cells failed.
@@ -75,29 +76,29 @@ def cells(name: str, record: dict[str, Any], output: Path, trec: Path, results: 
 
 
 def measures(records: dict[str, dict[str, Any]]) -> str:
-    """The table of what pretraining took and reached."""
+    """Table of the cost and the result of pretraining."""
     out = [
-        "| encoder | parameters | tokens seen | passes | training s | whole s | held out | its unigram |",
+        "| encoder | parameters | tokens seen | epochs | training s | total s | held out | unigram baseline |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, record in records.items():
-        held, seen = record["held_out"], record["seen"]
-        reached, unigram = "-", "-"
-        if held and held["perplexity_per_word"] is not None:
-            reached = f"{held['perplexity_per_word']:.1f} a word"
-            unigram = f"{math.exp(held['unigram_nll'] / held['words']):.1f}"
-        elif held and held["unigram_nll"] is not None:
-            reached = f"{held['masked_nll']:.3f} nats a masked piece"
-            unigram = f"{held['unigram_nll'] / held['tokens']:.3f}"
+        held_out, seen = record["held_out"], record["seen"]
+        result, unigram = "-", "-"
+        if held_out and held_out["perplexity_per_word"] is not None:
+            result = f"{held_out['perplexity_per_word']:.1f} per word"
+            unigram = f"{math.exp(held_out['unigram_nll'] / held_out['words']):.1f}"
+        elif held_out and held_out["unigram_nll"] is not None:
+            result = f"{held_out['masked_nll']:.3f} nats per masked piece"
+            unigram = f"{held_out['unigram_nll'] / held_out['tokens']:.3f}"
         out.append(
             f"| {name} | {record['parameters']:,} | {seen['tokens']:,} | {seen['epochs']:.1f} | "
-            f"{seen['seconds']:.0f} | {record['total_seconds']:.0f} | {reached} | {unigram} |"
+            f"{seen['seconds']:.0f} | {record['total_seconds']:.0f} | {result} | {unigram} |"
         )
     return "\n".join(out)
 
 
 def comparison(results: Path) -> str:
-    """The table of trained against untrained: paired by examples and seeds, Holm's p over the lines."""
+    """Table of trained and untrained encoders: paired by examples and seeds, p values with Holm's correction."""
     found = read(results)
     rows = {row.records[0].encoder: row for row in by_variant(found.records)}
     samples = Samples(found.configs)

@@ -2,8 +2,8 @@
 
 A folder of ``cache_dir/adapted`` holds one adapted encoder, or one member of a joint encoder. Its key covers
 everything that it depends on: the encoder's files and options, the options of ``adapt``, the texts, the seed,
-the precision and the version of this code. Cells that agree in these share the folder; by default these are all
-seeds and strategies. If adaptation fails, the cell fails and nothing is stored.
+the precision and the version of this code. Cells that agree in these share the folder; by default these are
+all seeds and strategies. If adaptation fails, the cell fails and nothing is stored.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Adapter:
     def _load(self, remaining: list[AdaptedMember], config: EncoderConfig, make: MakeEncoder) -> Encoder:
         """Load the members recursively.
 
-        Each folder is read within the reading of the previous one, so that none is evicted before ``make`` has
-        read them all.
+        Each folder is read within the reading of the previous one, so that none is evicted before ``make``
+        has read them all.
         """
         if not remaining:
             begin = time.perf_counter()

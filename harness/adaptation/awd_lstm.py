@@ -2,9 +2,9 @@
 
 The learning rate follows a slanted triangle and decreases by a factor of 2.6 from each layer to the one below
 (discriminative learning rates); the tied embedding table and decoder use the full rate. Dropout is the
-encoder's. With ``encoder.vocabulary=task``, tokens of the training texts that are not in the table and occur at
-least twice get rows of their own, initialised to the table's mean as in the published code; rarer ones are the
-unknown word.
+encoder's. With ``encoder.vocabulary=task``, tokens of the training texts that are not in the table and occur
+at least twice get rows of their own, initialised to the table's mean as in the published code; rarer ones are
+the unknown word.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class ContinuedBiLM(BiLMObjective, ContinuedObjective[BiLM, None]):
         if not self.job.random_init:
             self.new_parameters = [n for n, _ in model.named_parameters() if not n.startswith("encoder.")]
             self.notes.append(
-                f"the files have no softmax: a new one over {len(self.words)} words of the training texts was "
-                "trained first, with the encoder frozen"
+                f"the files have no softmax: a new one over {len(self.words)} words of the training texts "
+                "was trained first, with the encoder frozen"
             )
         return model.train()
 

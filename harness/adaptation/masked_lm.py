@@ -1,9 +1,9 @@
 """BERT and similar models: continue the masked language model (Gururangan et al. 2020).
 
 In every epoch 15 % of a row's pieces are chosen anew; 80 % of them are replaced by the mask token, 10 % by a
-random piece (Devlin et al. 2019, section 3.1). Each text is a row between the checkpoint's own special tokens.
-Sentence-pair objectives of some checkpoints (next sentence, sentence order) are not continued, so a pooler
-remains unchanged.
+random piece (Devlin et al. 2019, section 3.1). Each text is a row between the checkpoint's own special
+tokens. Sentence-pair objectives of some checkpoints (next sentence, sentence order) are not continued, so a
+pooler remains unchanged.
 
 On dev every piece is masked once, in rounds; the measure is the mean loss per masked piece in nats.
 """
@@ -61,8 +61,8 @@ class ContinuedMaskedLM(TransformerObjective):
             if number is not None:
                 return int(number)
         raise HarnessError(
-            f"{self.source}: the tokenizer has no {' or '.join(MASKS)}, so its objective cannot be continued; "
-            "remove strategy.adapt"
+            f"{self.source}: the tokenizer has no {' or '.join(MASKS)}, so its objective cannot be "
+            "continued; remove strategy.adapt"
         )
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:

@@ -5,7 +5,8 @@ change, too. An n-gram is trained in the bucket that its hash selects, so differ
 
     vector("cat") = mean of v_word["cat"] and v_ngram[hash(g) % buckets] for g in <ca cat at> <cat cat> <cat>
 
-Word vectors as text (``.vec``) have no n-grams and are continued as :mod:`harness.adaptation.word_vectors` does.
+Word vectors as text (``.vec``) have no n-grams and are continued as :mod:`harness.adaptation.word_vectors`
+does.
 """
 
 from __future__ import annotations

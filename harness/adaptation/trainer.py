@@ -1,8 +1,8 @@
 """Adaptation by gradient descent: the training loop of pretraining on a model with pretrained weights.
 
-Parts that the checkpoint lacks (a decoder, a softmax) are trained first with all other weights frozen, because
-the gradients of a random decoder would damage the encoder. The measures before and after use the decoder that
-was trained in this way.
+Parts that the checkpoint lacks (a decoder, a softmax) are trained first with all other weights frozen,
+because the gradients of a random decoder would damage the encoder. The measures before and after use the
+decoder that was trained in this way.
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
         except Exception as e:
             kind = f"{'causal' if self.causal else 'masked'} language model"
             raise HarnessError(
-                f"{self.source}: cannot be loaded as a {kind} ({type(e).__name__}: {e}); remove strategy.adapt"
+                f"{self.source}: cannot be loaded as a {kind} ({type(e).__name__}: {e}); "
+                "remove strategy.adapt"
             ) from e
         model.base_model.load_state_dict(self.encoder.model.state_dict(), strict=False)
         model.config.use_cache = False
@@ -159,8 +160,8 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
         )
         if self.new_parameters:
             self.notes.append(
-                "the checkpoint has no decoder: a new one over its embedding table was trained first, with the "
-                "encoder frozen"
+                "the checkpoint has no decoder: a new one over its embedding table was trained first, with "
+                "the encoder frozen"
             )
         return model
 
@@ -184,8 +185,8 @@ def labelled_logits(
 ) -> tuple[Tensor, Tensor]:
     """Logits (N, V) and labels (N,) at the labelled positions of (B, S) labels.
 
-    All decoders work position by position, so a hook replaces their (B, S, H) input by the N labelled states as
-    one row (1, N, H): no logits are computed elsewhere.
+    All decoders work position by position, so a hook replaces their (B, S, H) input by the N labelled states
+    as one row (1, N, H): no logits are computed elsewhere.
     """
     at = labels != IGNORE_INDEX
 

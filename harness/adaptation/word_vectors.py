@@ -1,10 +1,10 @@
 """Word vectors from a file: continue with skip-gram and negative sampling (Mikolov et al. 2013b).
 
-A word of the training texts is trained in the row in which the encoder looks it up. A word that the file lacks
-gets a new row if it occurs at least twice; rarer words remain unknown, so that the task still learns what an
-unknown word is. Rows of all other words stay unchanged. The files contain no output vectors: these start at
-zero, as at the beginning of any training, so no row moves before the contexts have been learned. The same
-objective is used for GloVe and fastText vectors, whose own ones cannot be continued from the files.
+A word of the training texts is trained in the row in which the encoder looks it up. A word that the file
+lacks gets a new row if it occurs at least twice; rarer words remain unknown, so that the task still learns
+what an unknown word is. Rows of all other words stay unchanged. The files contain no output vectors: these
+start at zero, as at the beginning of any training, so no row moves before the contexts have been learned. The
+same objective is used for GloVe and fastText vectors, whose own ones cannot be continued from the files.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from harness.errors import HarnessError
 USAGE = """\
 usage: harness pretrain encoder=FAMILY [encoder.size=mini|small|base] corpus=FILE_OR_DIR output=DIR [...]
 
-Trains an encoder on a plain text corpus (one sentence or paragraph per line, blank lines between documents) and
-evaluates it on held-out documents. An interrupted run resumes when the same command is run again.
+Trains an encoder on a plain text corpus (one sentence or paragraph per line, blank lines between documents)
+and evaluates it on held-out documents. An interrupted run resumes when the same command is run again.
 
 families: {families}
 
-  budget.epochs= budget.tokens= budget.seconds= budget.steps=   training budget; the first limit reached ends it
+  budget.epochs= budget.tokens= budget.seconds= budget.steps=   budget; the first limit reached ends training
   seed=0  held_out=0.05  overwrite=always  trainer.precision=bf16-mixed  trainer.threads=1
   trainer.devices=2  trainer.logger=wandb  encoder.tokenizer=OUTPUT   reuse the vocabulary of another output
   experiment=controlled_pretraining   a BERT and a GPT that differ only in the objective
@@ -106,8 +106,8 @@ def summary(record: Mapping[str, Any]) -> str:
     """The result in one or two lines."""
     seen, held_out = record["seen"], record["held_out"]
     training = (
-        f"{record['family']} ({record['size']}): {record['parameters']:,} parameters, {seen['tokens']:,} tokens "
-        f"({seen['epochs']:.1f} epochs) in {seen['seconds']:.0f} s"
+        f"{record['family']} ({record['size']}): {record['parameters']:,} parameters, "
+        f"{seen['tokens']:,} tokens ({seen['epochs']:.1f} epochs) in {seen['seconds']:.0f} s"
     )
     if held_out is None:
         return training

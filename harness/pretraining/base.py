@@ -1,15 +1,15 @@
 """Interfaces of pretraining: pretrainers, objectives trained by gradient descent, and what they exchange.
 
-``conf/pretrain/encoder/<family>.yaml`` names a factory in ``_target_``. It is called with the YAML's options as
-keyword arguments, after the size has been resolved (an option that is null takes the value that
+``conf/pretrain/encoder/<family>.yaml`` names a factory in ``_target_``. It is called with the YAML's options
+as keyword arguments, after the size has been resolved (an option that is null takes the value that
 ``sizes.<size>`` gives it), and returns one of two things:
 
 - an :class:`Objective` defines batches and their loss; :func:`harness.pretraining.trainer.train` trains it
   under Lightning, with checkpoints that an interrupted run resumes from;
 - a :class:`Pretrainer` implements training itself (word vectors).
 
-Both write the files that the family's encoder loads to ``run.folder``. :mod:`harness.pretraining.job` does the
-rest: reading and splitting the corpus, the budget, the record, and publishing the folder atomically.
+Both write the files that the family's encoder loads to ``run.folder``. :mod:`harness.pretraining.job` does
+the rest: reading and splitting the corpus, the budget, the record, and publishing the folder atomically.
 
 This module and :mod:`harness.pretraining.text.corpus` do not import torch.
 """

@@ -199,7 +199,7 @@ def _held_out(value: object) -> float | str:
     except ValueError:
         if not Path(value).expanduser().exists():
             raise HarnessError(
-                f"held_out={value}: no such file or folder; give a path or a share of the documents such as 0.05"
+                f"held_out={value}: no such file or folder; give a path, or a share such as 0.05"
             ) from None
         return value
     return float(check("held_out", share))
@@ -215,8 +215,8 @@ def resolve_size(encoder: Mapping[str, Any]) -> dict[str, object]:
 
     Mappings such as ``recipe`` are filled entry by entry; entries that neither side sets are dropped::
 
-        {size: mini, width: null, recipe: {lr: null, warmup: 0.5}, sizes: {mini: {width: 8, recipe: {lr: 0.1}}}}
-        -> {size: mini, width: 8, recipe: {lr: 0.1, warmup: 0.5}}
+        size: mini, width: null, recipe: {lr: null, warmup: 0.5}, sizes: {mini: {width: 8, recipe: {lr: 0.1}}}
+        becomes size: mini, width: 8, recipe: {lr: 0.1, warmup: 0.5}
 
     Raises:
         HarnessError: an unknown size.

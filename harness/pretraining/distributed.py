@@ -106,7 +106,7 @@ def carry_to(carry: Carry, device: torch.device) -> Carry:
 
 
 def _interleave(shards: list[Carry]) -> Carry:
-    """Undo :func:`shard_carry`: with two ranks, rows 0, 2, .. come from the first shard, 1, 3, .. from the second."""
+    """Undo :func:`shard_carry`: of two shards, the first has rows 0, 2, .., the second rows 1, 3, .."""
     if not shards:
         return None
     first = shards[0]

@@ -254,8 +254,8 @@ def _output_errors(output: Path) -> Iterator[None]:
     except OSError as e:
         cause = f"{e.strerror}: {e.filename}" if e.filename else str(e.strerror or e)
         raise HarnessError(
-            f"output={output}: cannot be written ({cause}). The unfinished run is kept beside it; run the same "
-            "command again to resume once this is fixed"
+            f"output={output}: cannot be written ({cause}). The unfinished run is kept beside it; run the "
+            "same command again to resume once this is fixed"
         ) from e
 
 

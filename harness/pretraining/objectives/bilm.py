@@ -3,11 +3,11 @@
     sum_k  log p(t_k | t_1 .. t_k-1; X, F, S)  +  log p(t_k | t_k+1 .. t_N; X, B, S)
 
 X is the character network and S the softmax, both shared; F and B are the LSTMs of the two directions. A row
-consists of neighbouring lines of a document between sentence markers; every batch starts from zero states. Row
-lengths are drawn anew in every epoch, so that the model sees single sentences as well as longer passages.
+consists of neighbouring lines of a document between sentence markers; every batch starts from zero states.
+Row lengths are drawn anew in every epoch, so that the model sees single sentences as well as longer passages.
 
-Large vocabularies use an adaptive softmax (Grave et al. 2017), small ones a full softmax. Words that are not in
-the vocabulary share one class, but are read by their characters like all others.
+Large vocabularies use an adaptive softmax (Grave et al. 2017), small ones a full softmax. Words that are not
+in the vocabulary share one class, but are read by their characters like all others.
 
 **Evaluation.** Each document is read on its own; the sentence markers are not predicted.
 """
@@ -57,7 +57,7 @@ class BiLMObjective(Objective[BiLM, None]):
         max_vocabulary: maximum number of softmax classes.
         min_frequency: rarer words share the class of unknown ones.
         softmax: ``full``, ``adaptive``, or ``auto`` = by the number of classes.
-        row_words: maximum number of words per row; each row draws its own limit between a quarter of it and it.
+        row_words: maximum number of words per row; each row draws a limit between a quarter of this and this.
         batch_words: words per step.
     """
 
@@ -85,8 +85,8 @@ class BiLMObjective(Objective[BiLM, None]):
     def prepare_words(self, train: Iterable[WordDocument], test: Iterable[WordDocument]) -> None:
         """Prepare documents whose lines are split into words.
 
-        Words are represented by three numberings: the type (every distinct word of both parts, in the order of
-        occurrence), the class of a type in the softmax (unknown words share one), and its characters.
+        Words are represented by three numberings: the type (every distinct word of both parts, in the order
+        of occurrence), the class of a type in the softmax (unknown words share one), and its characters.
         """
         self.types: dict[str, int] = {}
         self.train = [self._to_types(d) for d in train]
@@ -207,8 +207,8 @@ class BiLMObjective(Objective[BiLM, None]):
     def save(self, model: BiLM, folder: Path) -> None:
         """Write ``options.json`` and ``weights.hdf5``, the published format.
 
-        Also writes ``vocabulary.txt`` and ``softmax.safetensors``, which the encoder does not need but further
-        training of the language model does.
+        Also writes ``vocabulary.txt`` and ``softmax.safetensors``, which the encoder does not need but
+        further training of the language model does.
         """
         from safetensors.torch import save
 

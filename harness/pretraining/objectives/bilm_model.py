@@ -48,8 +48,8 @@ class BiLM(nn.Module):
         """Compute the negative log-likelihood at each position.
 
         Args:
-            batch: ``characters`` (U, C) of the distinct words, sentence markers last; ``words`` (B, S) index of
-                each word in them; ``classes`` (B, S); ``mask`` (B, S) Bool.
+            batch: ``characters`` (U, C) of the distinct words, sentence markers last; ``words`` (B, S) index
+                of each word in them; ``classes`` (B, S); ``mask`` (B, S) Bool.
 
         Returns:
             (2, M) nats at each position, forward and backward; (2, M) Bool, True where a word is predicted,
@@ -74,7 +74,8 @@ class BiLM(nn.Module):
         """Run the encoder.
 
         Returns:
-            (2 M, P) float32 states that predict; (2, M) classes to predict; (2, M) Bool as in :meth:`forward`.
+            (2 M, P) float32 states that predict; (2, M) classes to predict; (2, M) Bool as in
+            :meth:`forward`.
         """
         mask = batch["mask"]
         packing = Packing.of(mask)

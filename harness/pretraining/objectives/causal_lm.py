@@ -1,15 +1,16 @@
 """GPT-2's objective (Radford et al. 2019): predict the next byte pair from all previous ones.
 
-With ``packing=stream`` the documents form one stream in random order, separated by ``<|endoftext|>``, which is
-cut into blocks of equal length. With any other packing, rows are those of BERT between two ``<|endoftext|>``.
+With ``packing=stream`` the documents form one stream in random order, separated by ``<|endoftext|>``, which
+is cut into blocks of equal length. With any other packing, rows are those of BERT between two
+``<|endoftext|>``.
 
 ``block=gpt2`` is the published transformer block (norms before each part). ``block=bert`` is BERT's block
 (norms after each part) with a causal mask: with BERT's packing and vocabulary (``tokenizer``), this model
 differs from a BERT of the same size only in mask and objective.
 
 **Evaluation.** Each document is read on its own after ``<|endoftext|>``. Documents longer than the model's
-maximum length are read in windows that overlap by half; each token is predicted once, in the first window that
-contains it.
+maximum length are read in windows that overlap by half; each token is predicted once, in the first window
+that contains it.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
             return
         order = rng.permutation(len(self.train))
         stream = TokenSequence.join([end, *(part for i in order for part in (*self.train[i], end))])
-        # blocks of width + 1 tokens that overlap by one: inputs are all but the last, labels all but the first
+        # blocks of width + 1 tokens that overlap by one: inputs are all but the last, labels all but the
+        # first
         width = self.sizes.positions
         rows = [stream.slice(at, at + width + 1) for at in range(0, len(stream) - 1, width)]
         order = rng.permutation(len(rows))
@@ -221,7 +223,7 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
         Example: tokens 1 2 3 4 5 6 with a maximum length of 4 (E = end of text)::
 
             inputs E 1 2 3   labels 1 2 3 4
-            inputs 2 3 4 5   labels - - 5 6          (- = IGNORE_INDEX; at least half of the window is context)
+            inputs 2 3 4 5   labels - - 5 6          (- = IGNORE_INDEX; half of the window is context)
 
         Yields:
             Inputs and labels, (S,) each.

@@ -1,8 +1,9 @@
 """BERT's objectives (Devlin et al. 2019, section 3.1).
 
-**Masked language model.** In every epoch 15 % of the pieces of a row are chosen anew; 80 % of them are replaced
-by ``[MASK]``, 10 % by a random piece, and 10 % are kept. The loss is the mean cross-entropy of the true pieces
-at the chosen positions. Every row has its 15 % (rounded, at least one); the other shares hold on average.
+**Masked language model.** In every epoch 15 % of the pieces of a row are chosen anew; 80 % of them are
+replaced by ``[MASK]``, 10 % by a random piece, and 10 % are kept. The loss is the mean cross-entropy of the
+true pieces at the chosen positions. Every row has its 15 % (rounded, at least one); the other shares hold on
+average.
 
 Small models leave the initial loss plateau sooner on rows of one line. After ``long_rows_after_epoch`` epochs
 half of the documents are read in rows of full length, so that all position embeddings are trained: short rows
@@ -12,8 +13,8 @@ first, then long ones, like the published models (appendix A.2).
 follows a in its document, in the others it comes from another document. The pooler is trained to tell these
 apart and is saved; without this objective there is no pooler and no second segment.
 
-**Evaluation.** The model assigns no probability to a text, so there is no perplexity per word. Instead the loss
-is measured with every piece masked exactly once, in :data:`ROUNDS` rounds of every seventh piece.
+**Evaluation.** The model assigns no probability to a text, so there is no perplexity per word. Instead the
+loss is measured with every piece masked exactly once, in :data:`ROUNDS` rounds of every seventh piece.
 """
 
 from __future__ import annotations
@@ -239,8 +240,8 @@ class MaskedLM(SubwordObjective["BertModels"]):
         rows = [_single(line).ids for line in chosen]
         value, pieces = pseudo_perplexity(rows, scorer, mask=MASK, first_text=len(SPECIAL), device=device)
         self.notes.append(
-            f"pseudo-perplexity per piece (Salazar et al. 2020) over {len(rows)} held-out lines: each piece was "
-            "masked on its own; it is not a perplexity and not comparable with one"
+            f"pseudo-perplexity per piece (Salazar et al. 2020) over {len(rows)} held-out lines: each piece "
+            "was masked on its own; it is not a perplexity and not comparable with one"
         )
         return {"pseudo_perplexity": value, "pseudo_lines": len(rows), "pseudo_pieces": pieces}
 
@@ -270,8 +271,8 @@ def _single(row: TokenSequence) -> MaskedLMRow:
 def choose_pieces(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Choose 15 % of the pieces of each row, rounded, at least one if there is any.
 
-    Example for one row of 5 positions whose ends are special tokens: draws .7 .2 .9 become 2.0 .7 .2 .9 2.0, so
-    the ranks are 3 1 0 2 4; round(0.15 * 3) = 0, hence one piece is chosen, the one with rank 0.
+    Example for one row of 5 positions whose ends are special tokens: draws .7 .2 .9 become 2.0 .7 .2 .9 2.0,
+    so the ranks are 3 1 0 2 4; round(0.15 * 3) = 0, hence one piece is chosen, the one with rank 0.
 
     Args:
         text: (B, S) Bool, pieces of text.
@@ -310,8 +311,8 @@ def mask(ids: np.ndarray, *, vocabulary_size: int, rng: np.random.Generator) -> 
 def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
     """Mask every seventh piece of text of each row, beginning with piece number ``offset``.
 
-    Example: ``[CLS] a b c d e f g h [SEP]`` with offset 0 masks a and h; over the seven offsets every piece is
-    masked exactly once.
+    Example: ``[CLS] a b c d e f g h [SEP]`` with offset 0 masks a and h; over the seven offsets every piece
+    is masked exactly once.
 
     Returns:
         (B, S) inputs and labels, as for :func:`mask`.

@@ -29,8 +29,8 @@ Scorer: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 def spread_lines(lengths: Sequence[int], count: int) -> list[int]:
     """Choose at most ``count`` evenly spread lines; fewer if they would exceed :data:`MAX_TOKENS`.
 
-    Example: 10 lines of 200 pieces and count 6: the 6 lines 0 1 3 5 6 8 would take 6 * 200^2 = 240,000 tokens,
-    so 6 * 100,000 // 240,000 = 2 lines are chosen, 0 and 5.
+    Example: 10 lines of 200 pieces and count 6: the 6 lines 0 1 3 5 6 8 would take 6 * 200^2 = 240,000
+    tokens, so 6 * 100,000 // 240,000 = 2 lines are chosen, 0 and 5.
     """
     chosen = _evenly(len(lengths), count)
     cost = sum(lengths[i] ** 2 for i in chosen)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class SummedNLL(torch.autograd.Function):
     """sum_n (logsumexp(W s_n + b) - (W s_n + b)[gold_n]).
 
-    The forward pass computes the gradients as well, :data:`ROWS` rows at a time: the logits of these rows stay
-    in the processor's cache, and none are kept for the backward pass. With p = softmax(W s_n + b) and g =
-    one_hot(gold_n)::
+    The forward pass computes the gradients as well, :data:`ROWS` rows at a time: the logits of these rows
+    stay in the processor's cache, and none are kept for the backward pass. With p = softmax(W s_n + b) and g
+    = one_hot(gold_n)::
 
         d/ds_n = W^T (p - g),    d/dW = sum_n (p - g) s_n^T,    d/db = sum_n (p - g)
     """
@@ -33,7 +33,7 @@ class SummedNLL(torch.autograd.Function):
             chunk = slice(start, start + SummedNLL.ROWS)
             s, g = states[chunk], gold[chunk, None]
             logits = torch.addmm(bias, s, weight.t())
-            # nll = log sum_k exp(x_k - max) - (x_gold - max); the in-place steps turn logits into p, then p - g
+            # nll = log sum_k exp(x_k - max) - (x_gold - max); in place, the logits become p, then p - g
             largest = logits.amax(1, keepdim=True)
             gold_logit = logits.gather(1, g) - largest
             exps = logits.sub_(largest).exp_()

@@ -1,9 +1,9 @@
 """The AWD-LSTM's objective: the next word, forwards or backwards (Merity, Keskar & Socher 2018).
 
 The documents form one stream in random order, which is cut into as many parallel streams as a batch has rows.
-The state is carried from batch to batch without its gradient (truncated backpropagation through time). Segment
-lengths are drawn (section 5: 95 % around ``bptt``, 5 % around half of it, standard deviation 5), and the
-learning rate is proportional to the length. The cross-entropy is regularised by (section 4.6)
+The state is carried from batch to batch without its gradient (truncated backpropagation through time).
+Segment lengths are drawn (section 5: 95 % around ``bptt``, 5 % around half of it, standard deviation 5), and
+the learning rate is proportional to the length. The cross-entropy is regularised by (section 4.6)
 
 ::
 
@@ -87,8 +87,8 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
         )
         if len(self.words) <= len(MARKERS):
             raise HarnessError(
-                f"encoder.max_vocabulary={self.max_vocabulary}, min_frequency={self.min_frequency}: no word of "
-                "the corpus is left; raise the first or lower the second"
+                f"encoder.max_vocabulary={self.max_vocabulary}, min_frequency={self.min_frequency}: no word "
+                "of the corpus is left; raise the first or lower the second"
             )
         self.word_ids = {word: i for i, word in enumerate(self.words)}
         self.train = [self.to_ids(tokens, words) for tokens, words in train]

@@ -80,12 +80,12 @@ def read_corpus(
     """Read a corpus and split it.
 
     Args:
-        where: a text file (``.gz`` is decompressed), or a folder that is searched recursively for ``.txt`` and
-            ``.txt.gz`` files, read in the order of their paths. The end of a file ends a document. If there is
-            no such path: a data set of the hub, ``owner/name``, with one document per row; if some rows are
-            empty, these separate documents instead.
-        held_out: share of the documents, drawn at random; 0 = none, otherwise at least one document. Or another
-            text: a file or folder as for ``where``.
+        where: a text file (``.gz`` is decompressed), or a folder that is searched recursively for ``.txt``
+            and ``.txt.gz`` files, read in the order of their paths. The end of a file ends a document. If
+            there is no such path: a data set of the hub, ``owner/name``, with one document per row; if some
+            rows are empty, these separate documents instead.
+        held_out: share of the documents, drawn at random; 0 = none, otherwise at least one document. Or
+            another text: a file or folder as for ``where``.
         split_seed: seed of that draw.
         encoding: see :func:`harness.data.files.decode`.
         column, split: of a data set of the hub.
@@ -178,7 +178,8 @@ def _read_hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
     except HarnessError as e:
         cause = str(e).partition(". Without the hub")[0]
         raise HarnessError(
-            f"corpus={dataset}: no such file or folder here, and not available as a data set of the hub ({cause})"
+            f"corpus={dataset}: no such file or folder here, and not available as a data set of the hub "
+            f"({cause})"
         ) from e
     if column not in table.columns:
         raise HarnessError(f"corpus={dataset}: column={column}: {did_you_mean(column, table.columns)}")

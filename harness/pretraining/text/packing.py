@@ -131,8 +131,8 @@ def tokenize_texts(backend: Tokenizer, texts: Sequence[str]) -> list[TokenSequen
 def count_word_starts(text: str, ends: Sequence[int]) -> np.ndarray:
     """Count the words that begin in each token.
 
-    Example: ``"ab c, de"`` with tokens ``a|b|c|,|de`` (ends 1, 2, 4, 5, 8). The words begin at 0, 3, 4 and 6. A
-    word begins in the first token that ends after it begins: tokens 0, 2, 3, 4 -> counts [1, 0, 1, 1, 1].
+    Example: ``"ab c, de"`` with tokens ``a|b|c|,|de`` (ends 1, 2, 4, 5, 8). The words begin at 0, 3, 4 and 6.
+    A word begins in the first token that ends after it begins: tokens 0, 2, 3, 4 -> counts [1, 0, 1, 1, 1].
 
     Args:
         text: the text.

@@ -238,5 +238,6 @@ class ProgressReporter:
             self._last = time.monotonic()
             speed = progress.tokens / max(progress.seconds, 1e-9)
             self.report(
-                f"{used:4.0%}  {progress.tokens:,} words, {progress.seconds:.0f} s, {speed:,.0f} words/s{suffix}"
+                f"{used:4.0%}  {progress.tokens:,} words, {progress.seconds:.0f} s, "
+                f"{speed:,.0f} words/s{suffix}"
             )

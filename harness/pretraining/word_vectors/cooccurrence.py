@@ -2,10 +2,10 @@
 
     X_ij = sum over positions t, and t' at most window words away, of 1 / |t - t'|    with i at t and j at t'
 
-X is symmetric: only pairs i <= j are stored, with X_ij of one order. Counts are summed block by block. If they
-do not fit into memory, they are divided into parts by a hash of the pair and spilled to disk, and each part is
-summed on its own, so memory is bounded by a block and a part. Since the hash is random, a part is a random
-sample of the pairs. Does not import torch.
+X is symmetric: only pairs i <= j are stored, with X_ij of one order. Counts are summed block by block. If
+they do not fit into memory, they are divided into parts by a hash of the pair and spilled to disk, and each
+part is summed on its own, so memory is bounded by a block and a part. Since the hash is random, a part is a
+random sample of the pairs. Does not import torch.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def pairs_of(ids: np.ndarray, *, window: int, words: int) -> tuple[np.ndarray, n
 def sum_by_key(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum the weights of equal keys.
 
-    Example: keys [5 2 5], weights [1 1 .5] are sorted to [2 5 5], [1 1 .5]; runs start at 0 and 1, so the result
-    is [2 5], [1 1.5].
+    Example: keys [5 2 5], weights [1 1 .5] are sorted to [2 5 5], [1 1 .5]; runs start at 0 and 1, so the
+    result is [2 5], [1 1.5].
 
     Returns:
         Distinct keys in ascending order, and their sums.

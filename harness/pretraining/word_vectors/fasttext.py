@@ -19,7 +19,8 @@ class FastText(Word2Vec):
     """A :class:`harness.pretraining.base.Pretrainer`.
 
     Args:
-        minn, maxn: minimum and maximum n-gram length in characters, the word boundaries ``<`` and ``>`` included.
+        minn, maxn: minimum and maximum n-gram length in characters, the word boundaries ``<`` and ``>``
+            included.
         buckets: number of hash buckets for n-grams: rows of the table besides those of the words.
         options: as for :class:`~harness.pretraining.word_vectors.word2vec.Word2Vec`, without ``format`` and
             ``digits``.

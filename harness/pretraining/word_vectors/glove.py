@@ -1,14 +1,15 @@
 """GloVe (Pennington et al. 2014): word vectors by weighted least squares on co-occurrence counts.
 
-With X from :mod:`harness.pretraining.word_vectors.cooccurrence`, the sum over all pairs of words that co-occur
+With X from :mod:`harness.pretraining.word_vectors.cooccurrence`, the sum over all pairs of words that
+co-occur
 
     J = sum_ij f(X_ij) (w_i . v_j + b_i + c_j - log X_ij)^2,    f(x) = min(1, (x / x_max)^alpha)
 
-(equations 8 and 9) is minimised by AdaGrad in batches of pairs in random order; if pairs of a batch share a row,
-their gradients are added. The vector of a word is w_i + v_i (section 4.2).
+(equations 8 and 9) is minimised by AdaGrad in batches of pairs in random order; if pairs of a batch share a
+row, their gradients are added. The vector of a word is w_i + v_i (section 4.2).
 
-Each row of the two matrices contains its bias and a one for the other's bias, so that one dot product gives the
-sum of the first three terms::
+Each row of the two matrices contains its bias and a one for the other's bias, so that one dot product gives
+the sum of the first three terms::
 
     [w_i, b_i, 1] . [v_j, 1, c_j] = w_i . v_j + b_i + c_j
 """
@@ -101,7 +102,8 @@ class GloVe:
             billions of words soon outweighs; small corpora need less.
         min_count, max_words, lower, across_lines: see
             :class:`~harness.pretraining.word_vectors.common.SentenceReader`.
-        format, digits: see :func:`~harness.pretraining.word_vectors.common.write_vectors`; text has no header.
+        format, digits: see :func:`~harness.pretraining.word_vectors.common.write_vectors`; text has no
+            header.
         unknown: write ``<unk>``, the mean of the :data:`RARE` least frequent words.
     """
 
@@ -109,8 +111,8 @@ class GloVe:
 
     @checked_options
     def __init__(
-        self, *, dim: int = 100, window: int = 10, x_max: float = 100.0, alpha: float = 0.75, lr: float = 0.05,
-        epochs: float = 50.0, batch: int = 4096, squares: float = 1.0, min_count: int = 5,
+        self, *, dim: int = 100, window: int = 10, x_max: float = 100.0, alpha: float = 0.75,
+        lr: float = 0.05, epochs: float = 50.0, batch: int = 4096, squares: float = 1.0, min_count: int = 5,
         max_words: int | None = None, lower: bool = False, across_lines: bool = True, format: str = "text",
         digits: int = 6, unknown: bool = True,
     ) -> None:  # fmt: skip

@@ -1,8 +1,8 @@
 """word2vec (Mikolov et al. 2013a and b): skip-gram and CBOW with negative sampling, trained by gensim.
 
-Trained in blocks of at most :data:`BLOCK` words, with the documents in a new order in every epoch; the learning
-rate falls linearly with the share of the budget that is used. One thread and a vocabulary in a fixed order make
-the result a function of the seed, bit for bit.
+Trained in blocks of at most :data:`BLOCK` words, with the documents in a new order in every epoch; the
+learning rate falls linearly with the share of the budget that is used. One thread and a vocabulary in a fixed
+order make the result a function of the seed, bit for bit.
 """
 
 from __future__ import annotations
