@@ -16,7 +16,7 @@ function strip(row, to, best) {
     known(row.mean) && s("line", { class: "mean", x1: to(row.mean), x2: to(row.mean), y1: 4, y2: 16 }));
 }
 function stripAxis(to) {
-  const marks = to.ticks(4);
+  const marks = to.ticks(5);
   return s("svg", { width: STRIP, height: 14, viewBox: "0 0 " + STRIP + " 14", "aria-hidden": "true" },
     marks.map((t) => s("text", { x: to(t), y: 11, "text-anchor": "middle" }, String(Number(t.toPrecision(4))))));
 }
