@@ -1,7 +1,7 @@
-"""What a task is to the engine. Tasks import this and :mod:`harness.data`, nothing deeper.
+"""The task protocol. Tasks import only this module, :mod:`harness.data` and :mod:`harness.errors`.
 
-A task knows how to read its data, what one prediction is, how to train for it and how to score it; it never
-knows which encoder or strategy serves it. Importing this module does not import torch.
+A task defines how its data are read, what a prediction is, how it is trained and how it is scored; it does
+not depend on the encoder or strategy. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Splits:
-    """Examples by split, and what a reader of the record should know about where they came from.
+    """Examples by split, with notes on their origin for the record.
 
     Attributes:
-        train, dev, test: examples; ``dev`` may be empty when the user asked for none.
+        train, dev, test: examples; ``dev`` is empty with ``dev=none``.
         notes: sentences such as "dev: 10 % cut from train with seed 13".
         report: counts (entities repaired, labels absent from train, ...).
     """
@@ -44,12 +44,12 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The one prediction of one example.
+    """The prediction of one example.
 
     Attributes:
-        value: what is compared with the example's gold; anything ``json.dumps`` takes.
-        scores: the numbers behind it (logits; for spans the n-best list's scores), flat.
-        extra: further detail kept in the file (n-best texts, ...); anything ``json.dumps`` takes.
+        value: what is compared with the example's gold; JSON-serialisable.
+        scores: the model's scores (logits; for spans those of the n-best list), flat.
+        extra: further details for the file (n-best texts, ...); JSON-serialisable.
     """
 
     value: Any
@@ -59,14 +59,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class HeadInput:
-    """What a head is built on.
+    """Properties of the states that a head reads.
 
     Attributes:
-        hidden_size: H of the states it will see.
-        pooling: how a row becomes a vector (see :func:`harness.data.tokens.pool`).
-        pooled: True when :attr:`EncoderOutput.pooler_output` of width H will be there (a pretrained pooler).
+        hidden_size: H of the states.
+        pooling: how a row is summarised by a vector (see :func:`harness.data.tokens.pool`).
+        pooled: True when :attr:`EncoderOutput.pooler_output` of width H is available (a pretrained pooler).
         pairs: ``joint``, ``separate`` or, for single texts, ``single``.
-        dropout: before the output layer.
+        dropout: rate before the output layer.
     """
 
     hidden_size: int
@@ -77,19 +77,19 @@ class HeadInput:
 
 
 class Head(Protocol):
-    """An ``nn.Module`` from states to the task's outputs."""
+    """An ``nn.Module`` that maps states to the task's outputs."""
 
     def __call__(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
-        """Outputs by name; the first axis of each is B rows (or N examples, as the head likes)."""
+        """Compute the outputs by name; the first axis of each is B rows or N examples."""
         ...
 
     def loss(self, outputs: dict[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
-        """Sum of the losses of the items in this batch (0-d) and the number of items. The engine divides by
-        the items of the whole optimiser step, so micro-batches and devices change nothing."""
+        """Sum of the losses of the batch's items (0-d) and the number of items. The trainer divides by the
+        items of the whole optimizer step, so the result does not depend on micro-batches and devices."""
         ...
 
     def decode(self, outputs: dict[str, Tensor], batch: Batch) -> list[Prediction]:
-        """One prediction for each example of the batch, its windows joined."""
+        """One prediction per example of the batch, over all its windows."""
         ...
 
 
@@ -98,13 +98,13 @@ class Task(Protocol):
     """A task over one data set.
 
     Attributes:
-        name: as in the results path; tells data sets of one kind apart.
+        name: as in the results path; distinguishes data sets of the same kind.
         kind: ``text_classification``, ``ner``, ``span_qa``, ...
         metric: primary metric, a key of :meth:`score`.
-        maximize: whether more of it is better.
+        maximize: whether higher is better.
         n_texts: 1 or 2.
-        truncate: True when only the first window of a long text is read (classification).
-        max_first: most tokens a question may take in a joint row; None = no bound.
+        truncate: True when only the first window of a long text is used (classification).
+        max_first: maximum number of question tokens in a joint row; None = no limit.
     """
 
     name: str
@@ -116,20 +116,21 @@ class Task(Protocol):
     max_first: int | None
 
     def splits(self, *, limit: int | None = None) -> Splits:
-        """Read the data, at most ``limit`` examples a split. Must be called before the methods below."""
+        """Read the data, at most ``limit`` examples per split. Must be called before the methods below."""
         ...
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
-        """Training targets of each window of an example: 0-d or 1-d integer or float arrays by name, -100
-        where no loss is wanted. ``rows`` are the windows that hold the example's last text."""
+        """Training targets of each window of an example: 0-d or 1-d integer or float arrays by name, with
+        :data:`harness.data.targets.IGNORE_INDEX` where there is no loss. ``rows`` are the windows of the
+        example's last text."""
         ...
 
     def head(self, spec: HeadInput) -> Head:
-        """A fresh head; its weights come from torch's global generator."""
+        """Create a head; its weights are drawn from torch's global generator."""
         ...
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
-        """Scores in [0, 1] or the metric's own range by name.
+        """Compute the scores by name, in [0, 1] or the metric's range.
 
         Raises:
             HarnessError: an example has no prediction.
@@ -139,10 +140,10 @@ class Task(Protocol):
 
 @runtime_checkable
 class Averages(Protocol):
-    """A task whose predictions can be averaged over models (``harness ensemble``); most can.
+    """A task whose predictions can be averaged over models (``harness ensemble``).
 
     Attributes:
-        averaging: a sentence for the record, what is averaged.
+        averaging: what is averaged, for the record.
     """
 
     averaging: str
@@ -150,11 +151,11 @@ class Averages(Protocol):
     def average(
         self, members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example]
     ) -> dict[str, Prediction]:
-        """One prediction an example from those of each member, by example id. :meth:`Task.splits` was called.
-        One member alone, or several that agree in all, give their own values.
+        """Average the members' predictions, by example id. :meth:`Task.splits` was called. A single member,
+        or members with equal predictions, keep their values.
 
         Raises:
-            HarnessError: the members' predictions do not fit each other.
+            HarnessError: the members' predictions do not match each other.
         """
         ...
 
@@ -183,7 +184,8 @@ class HasExampleStats(Protocol):
 
 @runtime_checkable
 class HasLiveMetrics(Protocol):
-    """A task whose metrics on dev can be accumulated over batches and ranks, for the curves of the loggers."""
+    """A task whose metrics on dev can be accumulated over batches and ranks, for the curves of the
+    loggers."""
 
     def live_metrics(self, examples: Sequence[Example]) -> MetricCollection:
         """Fresh metrics; ``update(predictions, examples)`` takes a batch's predictions and examples, in the

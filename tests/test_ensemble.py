@@ -303,7 +303,7 @@ def test_no_answer_wins_by_the_members_own_margin() -> None:
     assert joined_spans([one, one], unanswerable=True, threshold=0.6).value == "anna"
     sure = spans({"anna": 9.0}, null_score=0.0)
     assert joined_spans([one, sure], unanswerable=True).value == "anna"
-    with pytest.raises(HarnessError, match="no score for no answer"):
+    with pytest.raises(HarnessError, match="no null score"):
         joined_spans([one, spans({"anna": 1.0})], unanswerable=True)
 
 

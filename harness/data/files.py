@@ -61,7 +61,8 @@ def decode(data: bytes, *, path: Path, encoding: str = "auto", notes: list[str] 
 
 
 def open_text(path: Path, *, encoding: str = "auto", notes: list[str] | None = None) -> io.StringIO:
-    """Open the file's text (see :func:`decode`) as a stream; iterating yields lines, split at line feeds only."""
+    """Open the file's text (see :func:`decode`) as a stream; iterating yields lines, split at line feeds
+    only."""
     return io.StringIO(decode(read_bytes(path), path=path, encoding=encoding, notes=notes), newline="\n")
 
 
@@ -107,7 +108,7 @@ def _strict(data: bytes, path: Path, encoding: str) -> str:
         line = data.count(b"\n", 0, e.start) + 1
         bad = data[e.start : e.start + 1]
         raise HarnessError(
-            f"{path}, line {line}: byte {bad!r} is not valid {encoding}; set the encoding (auto, latin-1, ...)"
+            f"{path}, line {line}: byte {bad!r} is not valid {encoding}; set task.encoding (auto, ...)"
         ) from None
 
 

@@ -229,7 +229,8 @@ def is_none(value: object) -> bool:
 
 
 def by_role(located: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    """One path per role, as ``_files_`` functions return them; further files of a split are ``train-1``, ..."""
+    """One path per role, as ``_files_`` functions return them; further files of a split are ``train-1``,
+    ..."""
     return {
         role if i == 0 else f"{role}-{i}": path
         for role, paths in located.items()

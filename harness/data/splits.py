@@ -1,7 +1,7 @@
-"""Cutting a split that a data set does not bring, and taking a part of one.
+"""Cutting a missing split from train, and taking a subset of a split.
 
-All order the examples by a hash of seed and position, so the choice depends on nothing else: not on the
-machine, not on a library's version of a random generator, and a larger part always contains a smaller one.
+All functions order the examples by a hash of seed and position. So the choice does not depend on the machine
+or on a library's random generator, and a larger subset always contains a smaller one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Key = Callable[[T], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Cut(Generic[T]):
-    """What stayed (``rest``) and what was taken out (``part``), both in the order of the data, and sentences
-    about what could not be done as asked."""
+    """The remaining examples (``rest``) and the split (``part``), both in the order of the data, and notes on
+    deviations from the request."""
 
     rest: list[T]
     part: list[T]
@@ -36,23 +36,23 @@ def cut(
     stratify: Key[T] | None = None,
     group: Key[T] | None = None,
 ) -> Cut[T]:
-    """Take ``fraction`` of the examples out, at least one.
+    """Split off ``fraction`` of the examples, at least one.
 
     Args:
         examples: at least two.
         fraction: in (0, 1).
         seed: the same seed gives the same cut of the same data on every machine.
-        stratify: class of an example; every class gives its share (largest remainders), and the last example
-            of a class is never taken.
-        group: group of an example; a group is never torn apart (all questions of one article, say).
+        stratify: class of an example; each class contributes its share (largest remainders), and the last
+            example of a class is never taken.
+        group: group of an example; groups are never split (for example all questions of one article).
 
     Raises:
-        HarnessError: the fraction is out of range, or there is nothing to cut.
+        HarnessError: the fraction is out of range, or there are fewer than two examples or groups.
     """
     if not 0 < fraction < 1:
-        raise HarnessError(f"a split of fraction {fraction} cannot be cut: give a number between 0 and 1")
+        raise HarnessError(f"cannot cut a split of fraction {fraction}: it must be between 0 and 1")
     if len(examples) < 2:
-        raise HarnessError(f"a split cannot be cut from {len(examples)} example(s): give its file")
+        raise HarnessError(f"cannot cut a split from {len(examples)} example(s): give its file")
     if group is not None:
         return _divide(examples, _whole_groups(examples, fraction, seed, group), [])
     target = max(1, round(fraction * len(examples)))
@@ -67,7 +67,7 @@ def cut(
     notes = []
     if single:
         shown = ", ".join(repr(c) for c in single[:5]) + (", ..." if len(single) > 5 else "")
-        notes.append(f"{len(single)} class(es) with a single example stay whole: {shown}")
+        notes.append(f"{len(single)} class(es) with a single example are not split: {shown}")
     return _divide(examples, _by_class(classes, _quotas(counts, fraction, target), seed), notes)
 
 
@@ -81,16 +81,16 @@ def complete(
     stratify: Key[T] | None = None,
     train_size: int | None = None,
 ) -> dict[str, list[T]]:
-    """All three splits: what the data lack is cut from train, test first; then train alone is made smaller.
+    """All three splits: missing ones are cut from train, test first; then train is reduced to ``train_size``.
 
     Args:
         read: by role, train at least.
         no_dev: leave dev empty.
         fractions: of train, by role.
         seed: of the cut.
-        notes: gets a sentence about each split that was cut.
-        stratify: the class of an example, when cuts and the smaller train are to keep their shares.
-        train_size: examples that stay in train, see :func:`smaller`; all when None.
+        notes: receives a sentence about each split that was cut.
+        stratify: class of an example, if cuts and the smaller train are stratified.
+        train_size: number of training examples, see :func:`smaller`; None = all.
     """
     out = {role: list(read.get(role, ())) for role in ("train", "dev", "test")}
     for role in ("test", "dev"):
@@ -102,7 +102,7 @@ def complete(
         notes.append(f"{role}: {how}{', stratified' if stratify else ''}")
         notes += [f"{role}: {note}" for note in done.notes]
     if no_dev and not out["dev"]:
-        notes.append("dev: none, as asked")
+        notes.append("dev: none, as requested")
     out["train"] = smaller(out["train"], train_size, seed, notes=notes, stratify=stratify)
     return out
 
@@ -114,12 +114,12 @@ def smaller(
     smaller ones.
 
     Args:
-        train: what training has once dev and test are cut.
-        size: how many stay.
+        train: the training examples after dev and test were cut.
+        size: number of examples to keep.
         seed: of the choice; it is the same for all seeds of a cell.
-        notes: gets a sentence when examples are left out.
-        stratify: class of an example. Every class is in as soon as there are as many examples as classes;
-            beyond that the classes keep their shares to one example each.
+        notes: receives a sentence when examples are left out.
+        stratify: class of an example. Each class is represented as soon as there are as many examples as
+            classes; beyond that the classes keep their shares to within one example.
 
     Raises:
         HarnessError: ``size`` is less than one, or more than there are.
@@ -128,41 +128,46 @@ def smaller(
         return list(train)
     if not 1 <= size <= len(train):
         raise HarnessError(
-            f"task.train_size={size}: the training split has {len(train)} examples; give a number from 1 to "
-            f"{len(train)}, or all"
+            f"task.train_size={size}: must be between 1 and {len(train)}, the number of training "
+            "examples, or all"
         )
     order = _order(len(train), f"train_size/{seed}")
     if stratify is not None:
         order = _interleaved(order, [stratify(e) for e in train])
     how = f"seed {seed}{', stratified' if stratify else ''}"
-    notes.append(f"train: {size} of {len(train)} examples, as asked ({how}; the same for every cell's seed)")
+    notes.append(
+        f"train: {size} of {len(train)} examples, as requested ({how}; the same for every cell's seed)"
+    )
     return [train[i] for i in sorted(order[:size])]
 
 
 def _interleaved(order: Sequence[int], classes: Sequence[Hashable]) -> list[int]:
-    """``order`` such that any beginning of it holds the classes by their shares: the k-th of the n examples
-    of a class comes at k / n of the way, the first of each class at the very start."""
+    """Reorder so that each prefix is stratified: the k-th of the n examples of a class has the key k / n.
+
+    Example: classes a a a a b b in the order 0..5 have the keys 0, 1/4, 2/4, 3/4, 0, 1/2 and give the order
+    0 4 1 2 5 3, that is a b a a b a.
+    """
     total, met = Counter(classes), Counter[Hashable]()
-    place = {}
+    key = {}
     for rank, i in enumerate(order):
-        place[i] = (met[classes[i]] / total[classes[i]], rank)
+        key[i] = (met[classes[i]] / total[classes[i]], rank)
         met[classes[i]] += 1
-    return sorted(order, key=place.__getitem__)
+    return sorted(order, key=key.__getitem__)
 
 
-def limit(examples: Sequence[T], most: int | None, seed: int = 0) -> list[T]:
-    """At most ``most`` examples: a seeded sample in the order of the data; all of them when None.
+def limit(examples: Sequence[T], n: int | None, seed: int = 0) -> list[T]:
+    """At most ``n`` examples: a seeded sample in the order of the data; all when None.
 
     A larger limit contains every smaller one.
 
     Raises:
-        HarnessError: ``most`` is less than one.
+        HarnessError: ``n`` is less than one.
     """
-    if most is None:
+    if n is None:
         return list(examples)
-    if most < 1:
-        raise HarnessError(f"limit={most}: at least one example is needed; null = no limit")
-    return [examples[i] for i in sorted(_order(len(examples), seed)[:most])]
+    if n < 1:
+        raise HarnessError(f"limit={n}: must be at least 1; null = no limit")
+    return [examples[i] for i in sorted(_order(len(examples), seed)[:n])]
 
 
 def _order(n: int, seed: int | str) -> list[int]:
@@ -175,7 +180,12 @@ def _divide(examples: Sequence[T], taken: set[int], notes: list[str]) -> Cut[T]:
 
 
 def _quotas(counts: Counter[Hashable], fraction: float, target: int) -> dict[Hashable, int]:
-    """How many each class gives: its share rounded down, then one more by largest remainder to the target."""
+    """Number of examples per class: its share rounded down, then one more by largest remainder up to the
+    target.
+
+    Example: counts {a: 5, b: 3}, fraction 0.4, target 3: shares 2.0 and 1.2 round down to 2 and 1, the
+    target.
+    """
     quotas = {c: min(int(fraction * n), n - 1) for c, n in counts.items()}
     by_remainder = sorted(counts, key=lambda c: fraction * counts[c] - quotas[c], reverse=True)
     missing = target - sum(quotas.values())
@@ -201,7 +211,7 @@ def _whole_groups(examples: Sequence[T], fraction: float, seed: int, group: Key[
     for i, example in enumerate(examples):
         members[group(example)].append(i)
     if len(members) < 2:
-        raise HarnessError("a split by groups cannot be cut: all examples are in one group; give its file")
+        raise HarnessError("cannot cut a split by groups: all examples are in one group; give its file")
     target = fraction * len(examples)
     groups = list(members.values())
     taken: set[int] = set()

@@ -4,11 +4,11 @@ Values are kept as the file has them: no text is taken for a missing value, no l
 are read without quoting, as GLUE-style data are written; csv files with doubled quotes and quoted line breaks
 (RFC 4180).
 
-Parquet and Arrow files are memory-mapped by pyarrow and ``datasets``. Text formats are parsed here, because the
-readers of ``datasets`` (pandas and pyarrow) change data without notice: they turn the texts ``NA`` and ``null``
-into missing values and numeric labels into numbers, always treat quotes in tsv files as marks, assume UTF-8,
-unify the types of JSON lines, and do not report the line of a bad row. CoNLL and SQuAD files, which ``datasets``
-reads by loading scripts only, are parsed by the tasks for the same reasons.
+Parquet and Arrow files are memory-mapped by pyarrow and ``datasets``. Text formats are parsed here, because
+the readers of ``datasets`` (pandas and pyarrow) change data without notice: they turn the texts ``NA`` and
+``null`` into missing values and numeric labels into numbers, always treat quotes in tsv files as marks,
+assume UTF-8, unify the types of JSON lines, and do not report the line of a bad row. CoNLL and SQuAD files,
+which ``datasets`` reads by loading scripts only, are parsed by the tasks for the same reasons.
 """
 
 from __future__ import annotations

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 IGNORE_INDEX = -100
-"""Target value without a loss (padding, words owned by another window), as in ``torch.nn.CrossEntropyLoss``."""
+"""Target that is excluded from the loss (padding, words that another window owns), as in PyTorch."""

@@ -1,25 +1,31 @@
-"""Tokens: what an encoder makes of a text, and which word and characters each token stands for.
+"""Tokens of an encoder, aligned with the words and characters of the text.
 
-An encoder's tokenizer yields one or more :class:`TokenizedWindow` a text (several when a long text is cut into
-overlapping windows); :meth:`TokenBatch.collate` pads rows to a batch. Bodies and heads read only :class:`TokenBatch`
-and the encoder's states, so one head serves all encoders.
+An encoder's tokenizer converts a text to one or more :class:`TokenizedWindow` (several when a long text is
+split into overlapping windows); :meth:`TokenBatch.collate` pads rows to a batch. Bodies and heads read only
+:class:`TokenBatch` and the encoder's states, so one head works with all encoders.
 
-Invariants, held by the contract tests:
+Invariants, checked by the contract tests:
 
-- ``mask`` is True for every real token, special ones included. It comes from the row's length, never from a
-  pad id.
-- every word of a text is *owned* by exactly one window: the one that shows most context around it
-  (``word_to_token`` is -1 in the others). So a word is trained on once and predicted once.
-- ``word_to_token[w]`` is the first token of word ``w`` (of a recurrent encoder the one at which it has read the
-  word, markers such as ``xxmaj`` never); where the tokenizer joined the word to its neighbour it
+- ``mask`` is True for every real token, special tokens included. It is derived from the row's length, never
+  from a pad id.
+- each word of a text is *owned* by exactly one window: the one with the most context around it
+  (``word_to_token`` is -1 in the others). So each word is trained on and predicted once.
+- ``word_to_token[w]`` is the first token of word ``w`` (in a recurrent encoder the token after which it has
+  read the word, never a marker such as ``xxmaj``); where the tokenizer merged the word with its neighbour it
   is the token that covers the word's first character; where it deleted the word it is -1 in all windows.
+
+Example, "unaffable cat" with word pieces::
+
+    tokens         [CLS]  un  ##aff  ##able  cat  [SEP]
+    word_ids          -1   0      0       0    1     -1
+    sequence_ids      -1   0      0       0    0     -1
+    word_to_token  [1, 4]
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,13 +38,12 @@ class TokenizedWindow:
 
     Attributes:
         inputs: encoder-private arrays whose first axis is S: ``input_ids`` (S,), ``characters`` (S, 50), ...
-        word_ids: (S,) int; index of the unit's word in its own text, -1 for special tokens.
-        offsets: (S, 2) int; character span in the unit's own text, leading blanks left out; (0, 0) if
-            special.
+        word_ids: (S,) int; index of the token's word in its text, -1 for special tokens.
+        offsets: (S, 2) int; character span in the token's text, without leading blanks; (0, 0) if special.
         sequence_ids: (S,) int; 0 first text or question, 1 second text or context, -1 special.
-        word_to_token: (W,) int; for each word of the row's last text the token that stands for it, -1 when this
-            window does not own the word.
-        window: index of the window among those of its text.
+        word_to_token: (W,) int; for each word of the row's last text the token that represents it, -1 when
+            this window does not own the word.
+        window: index of the window within its text.
     """
 
     inputs: dict[str, np.ndarray]
@@ -54,10 +59,10 @@ class TokenizedWindow:
 
 @dataclass(slots=True)
 class TokenBatch:
-    """One padded batch of B rows, S tokens wide. All tensors share B; see :class:`TokenizedWindow` for the fields.
+    """One padded batch of B rows and S tokens; see :class:`TokenizedWindow` for the fields.
 
-    ``word_to_token`` is (B, W) Long, W the largest number of words; ``example`` (B,) is the row of the data set
-    and ``window`` (B,) the window of its text.
+    ``word_to_token`` is (B, W) Long with W the maximum number of words; ``example`` (B,) is the row of the
+    data set and ``window`` (B,) the window within its text.
     """
 
     inputs: dict[str, Tensor]
@@ -77,11 +82,11 @@ class TokenBatch:
         pad: Mapping[str, float] | None = None,
         example: Sequence[int] | None = None,
     ) -> TokenBatch:
-        """Pad ``rows`` on the right to their longest.
+        """Pad ``rows`` on the right to the longest one.
 
         Args:
             rows: at least one row.
-            pad: value that fills each encoder-private input (0 where it is not named).
+            pad: fill value of each encoder-private input (0 where it is not listed).
             example: data set row of each row; 0, 1, 2, ... by default.
         """
         pad = pad or {}
@@ -108,12 +113,12 @@ class TokenBatch:
 
     @property
     def special(self) -> Tensor:
-        """(B, S) Bool: real tokens that stand for no text ([CLS], [SEP], <bos>, delimiters)."""
+        """(B, S) Bool: special tokens ([CLS], [SEP], <bos>, delimiters)."""
         return self.mask & (self.sequence_ids < 0)
 
     @property
     def content(self) -> Tensor:
-        """(B, S) Bool: real tokens that stand for text."""
+        """(B, S) Bool: tokens of the text."""
         return self.mask & (self.sequence_ids >= 0)
 
     def __len__(self) -> int:
@@ -121,13 +126,13 @@ class TokenBatch:
 
 
 def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
-    """Stack arrays, filled up with ``value`` to ``width`` on the first axis and the widest on the others:
-    (B, width, ...)."""
+    """Stack arrays to (B, width, ...), padded with ``value`` to ``width`` on the first axis and to the
+    largest size on the others."""
     inner = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
     out = np.full((len(arrays), width, *inner), value, dtype=arrays[0].dtype)
     for i, a in enumerate(arrays):
-        here: tuple[Any, ...] = (i, *(slice(size) for size in a.shape))
-        out[here] = a
+        index: tuple[int | slice, ...] = (i, *(slice(size) for size in a.shape))
+        out[index] = a
     return torch.from_numpy(out)
 
 
@@ -136,9 +141,9 @@ class EncoderOutput:
     """What an encoder returns for one batch of tokens.
 
     Attributes:
-        last_hidden_state: (B, S, H), the top layer (or the mix a scalar mix made).
-        hidden_states: (K, B, S, H), only when asked for: all L + 1 layers bottom to top, [0] the embeddings.
-        pooler_output: (B, H), the encoder's own pretrained summary of the row (BERT's pooler), if it has one.
+        last_hidden_state: (B, S, H), the top layer (or the output of a scalar mix).
+        hidden_states: (K, B, S, H), only when requested: all L + 1 layers bottom to top, [0] the embeddings.
+        pooler_output: (B, H), the encoder's pretrained summary of the row (BERT's pooler), if it has one.
     """
 
     last_hidden_state: Tensor
@@ -147,7 +152,7 @@ class EncoderOutput:
 
 
 def word_states(states: Tensor, tokens: TokenBatch, *, how: str = "first") -> Tensor:
-    """States of the words that each row owns, dense: see :func:`owned_word_states` for a long text's windows.
+    """States of the words that each row owns, padded; see :func:`owned_word_states` for long texts.
 
     Args:
         states: (B, S, H)
@@ -165,7 +170,11 @@ def word_states(states: Tensor, tokens: TokenBatch, *, how: str = "first") -> Te
 def owned_word_states(
     states: Tensor, tokens: TokenBatch, *, how: str = "first"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """States of the N words that the rows own; the cost is linear in the tokens, however long the text is.
+    """States of the N words that the rows own; the cost is linear in the number of tokens.
+
+    Example: word_to_token [[1, 3, -1], [-1, -1, 2]] are two windows of one text. The first owns words 0 and
+        1,
+    the second word 2, so rows are [0, 0, 1], words [0, 1, 2], and the states those of tokens 1, 3 and 2.
 
     Args:
         states, tokens, how: as in :func:`word_states`.
@@ -185,13 +194,20 @@ def owned_word_states(
 def _mean_by_word(
     states: Tensor, tokens: TokenBatch, *, rows: Tensor, words: Tensor, fallback: Tensor
 ) -> Tensor:
-    """(N, H): mean over the tokens of each owned word, ``fallback`` (N, H) where it shares a token."""
+    """(N, H): mean over the tokens of each owned word, ``fallback`` (N, H) where it has no token of its own.
+
+    Example: a row with word_ids [-1, 0, 0, 1, -1] owns words 0 and 1, which have the numbers n = 0 and 1:
+
+        slot   [-1, 0, 0, 1, -1]         number of each token's word
+        total  [h_1 + h_2, h_3]          index_add over the slots
+        count  [2, 1]
+    """
     last = tokens.sequence_ids.amax(dim=1, keepdim=True)
     number = torch.full_like(tokens.word_to_token, -1)
     number[rows, words] = torch.arange(len(rows), device=number.device)
     belongs = tokens.mask & (tokens.word_ids >= 0) & (tokens.sequence_ids == last)
     slot = number.gather(1, tokens.word_ids.clamp(0, number.shape[1] - 1)).masked_fill(~belongs, -1)
-    belongs = slot >= 0  # of a word this row owns
+    belongs = slot >= 0  # not of a word that another window owns
     total = torch.zeros_like(fallback).index_add(0, slot[belongs], states[belongs])
     count = torch.bincount(slot[belongs], minlength=len(rows))[:, None]
     return torch.where(count > 0, total / count.clamp(min=1), fallback)
@@ -206,16 +222,17 @@ def pooled_size(hidden_size: int, how: str) -> int:
 
 
 def pool(states: Tensor, tokens: TokenBatch, how: str) -> Tensor:
-    """One vector a row.
+    """Summarise each row by one vector.
 
     Args:
         states: (B, S, H)
         tokens: the batch the states belong to.
-        how: ``cls`` first real token; ``last`` last real token (by mask, so padding on either side is right);
-            ``mean``, ``max``, ``meanmax`` over the tokens that are text; ``concat`` = [last; max; mean] over
-            those (Howard & Ruder 2018, section 3.3); of states that read from the right, ``concat_backward``
-            takes the first unit's, and ``concat_both`` the first unit's for the second half of H.
-            Special tokens count only for ``cls`` and ``last``.
+        how: ``cls`` first real token; ``last`` last real token (by mask, for padding on either side);
+            ``mean``, ``max``, ``meanmax`` over the tokens of the text; ``concat`` = [last; max; mean] over
+            those (Howard & Ruder 2018, section 3.3); ``concat_backward`` is ``concat`` for states of a
+            backward language model, whose final state is that of the first token; ``concat_both`` is for the
+            concatenation of a forward and a backward model, each with half of H. Special tokens count only
+            for ``cls`` and ``last``.
 
     Returns:
         (B, pooled_size(H, how))
@@ -224,7 +241,7 @@ def pool(states: Tensor, tokens: TokenBatch, how: str) -> Tensor:
         return _at(states, tokens.mask.int().argmax(dim=1))
     if how == "last":
         return _at(states, last_true(tokens.mask))
-    # a row without any text (an empty string) falls back to its special tokens, then to all positions
+    # an empty text falls back to its special tokens, an empty row to all positions, so that no mean is 0 / 0
     content = tokens.content
     content = torch.where(content.any(1, keepdim=True), content, tokens.mask)
     content = torch.where(content.any(1, keepdim=True), content, torch.ones_like(content))
@@ -241,7 +258,7 @@ def pool(states: Tensor, tokens: TokenBatch, how: str) -> Tensor:
 
 
 def _end_of_reading(states: Tensor, content: Tensor, how: str) -> Tensor:
-    """(B, H): the states that have read the whole row."""
+    """(B, H): the states after the whole row has been read."""
     first, last = _at(states, content.int().argmax(dim=1)), _at(states, last_true(content))
     if how == "concat_both":
         half = states.shape[-1] // 2
@@ -250,7 +267,10 @@ def _end_of_reading(states: Tensor, content: Tensor, how: str) -> Tensor:
 
 
 def last_true(mask: Tensor) -> Tensor:
-    """(B,) index of the last True of each row of a (B, S) mask."""
+    """(B,) index of the last True in each row of a (B, S) mask.
+
+    Example: [True, True, False] times positions [0, 1, 2] is [0, 1, 0], whose argmax is 1.
+    """
     steps = torch.arange(mask.shape[1], device=mask.device)
     return (mask * steps).argmax(dim=1)
 

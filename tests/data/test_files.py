@@ -30,27 +30,27 @@ def column(table: DataTable, name: str) -> list[object]:
     return [row[name] for row in table.rows]
 
 
-def test_d10_csv_keeps_line_breaks_quotes_and_words_that_look_like_missing_values(tmp_path: Path) -> None:
+def test_csv_keeps_line_breaks_quotes_and_words_that_look_like_missing_values(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.csv", D10))
     assert column(table, "text") == ["line one\nline two", 'she said "hi", twice', "null", "NA", ""]
     assert column(table, "label") == ["pos", "neg", "pos", "neg", "pos"]
     assert table.where(1).endswith("a.csv, line 4")
 
 
-def test_d12_tsv_reads_quotes_as_text(tmp_path: Path) -> None:
+def test_tsv_reads_quotes_as_text(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.tsv", D12))
     texts = ['"Quoted start never closed', "plain line", 'another "quote" inside']
     assert column(table, "sentence") == texts
     assert column(table, "label") == ["0", "1", "0"]
 
 
-def test_d12_quoting_is_an_option_of_tsv(tmp_path: Path) -> None:
+def test_quoting_is_an_option_of_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\n"two\nlines"\tx\n')
     assert column(read_table(path, ReadOptions(quoting=True)), "text") == ["two\nlines"]
 
 
 @pytest.mark.parametrize("content", [D10, D12], ids=["csv", "tsv"])
-def test_d04_line_ends_mark_and_compression_change_nothing(tmp_path: Path, content: str) -> None:
+def test_line_ends_mark_and_compression_change_nothing(tmp_path: Path, content: str) -> None:
     name = "a.csv" if content is D10 else "a.tsv"
     paths = [tmp_path / kind for kind in ("lf", "crlf", "bom", "zip")]
     for p in paths:

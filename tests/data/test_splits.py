@@ -41,7 +41,7 @@ def test_stratified_shares_are_exact_where_they_can_be() -> None:
     assert Counter(part) == {"a": 60, "b": 30, "c": 10}
 
 
-def test_d23_a_class_with_one_example_stays_in_train_with_a_note() -> None:
+def test_a_class_with_one_example_stays_in_train_with_a_note() -> None:
     done = cut(["a"] * 9 + ["b"], 0.2, 13, stratify=str)
     assert Counter(done.rest) == {"a": 7, "b": 1}
     assert "'b'" in done.notes[0]
@@ -100,4 +100,4 @@ def test_what_the_data_lack_is_cut_from_train_test_first() -> None:
     assert again == out
     given = complete({**read, "test": [7]}, no_dev=True, fractions=fractions, seed=13, notes=notes)
     assert (len(given["train"]), given["dev"], given["test"]) == (100, [], [7])
-    assert notes[-1] == "dev: none, as asked"
+    assert notes[-1] == "dev: none, as requested"

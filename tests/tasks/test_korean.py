@@ -128,7 +128,7 @@ def test_the_loss_is_in_the_record(folder: Path) -> None:
     total = sum(splits.report[f"{role}_entities"] for role in ("train", "dev", "test"))
     lost = sum(splits.report[f"{role}_entities_lost"] for role in ("train", "dev", "test"))
     assert (total, lost) == (48, 8)
-    assert any("8 of 48 entities cannot be said" in note for note in splits.notes)
+    assert any("8 of 48 entities cannot be represented" in note for note in splits.notes)
 
 
 def test_gold_is_the_same_whatever_the_units(folder: Path) -> None:

@@ -47,8 +47,9 @@ def test_live_metrics_equal_the_scores(kind: str, metric: str) -> None:
 
 
 def test_the_mcc_of_a_constant_prediction_is_zero_as_in_scikit_learn_and_not_as_in_torchmetrics() -> None:
-    """Gorodkin 2004 leaves 0 / 0 undefined; scikit-learn and this project define it as 0: a model that predicts
-    one class has learnt nothing. torchmetrics adds an epsilon to the denominator of binary tables."""
+    """Gorodkin 2004 leaves 0 / 0 undefined; scikit-learn and this project define it as 0: a model that
+    predicts one class has learnt nothing. torchmetrics adds an epsilon to the denominator of binary
+    tables."""
     gold, predicted = [1] * 7 + [0] * 3, [1] * 10
     ours = FROM_STATS.compute(example_stats([str(g) for g in gold], [str(p) for p in predicted]))["mcc"]
     theirs = MulticlassMatthewsCorrCoef(2)(torch.tensor(predicted), torch.tensor(gold))

@@ -41,7 +41,7 @@ def test_larger_sizes_contain_smaller_ones_and_classes_keep_their_shares(
 def test_the_choice_is_the_same_on_every_machine() -> None:
     notes: list[str] = []
     assert smaller(list(range(20)), 5, 13, notes=notes) == CHOSEN
-    assert notes == ["train: 5 of 20 examples, as asked (seed 13; the same for every cell's seed)"]
+    assert notes == ["train: 5 of 20 examples, as requested (seed 13; the same for every cell's seed)"]
     assert smaller(list(range(20)), None, 13, notes=notes) == list(range(20))
     assert smaller(list(range(20)), 5, 14, notes=notes) != CHOSEN
 
@@ -62,7 +62,7 @@ def test_it_comes_after_the_cut_of_dev_and_test() -> None:
 
 @pytest.mark.parametrize("size", [0, 21])
 def test_a_size_that_cannot_be_names_the_splits_size(size: int) -> None:
-    with pytest.raises(HarnessError, match=rf"task.train_size={size}: the training split has 20 examples"):
+    with pytest.raises(HarnessError, match=rf"task.train_size={size}: must be between 1 and 20"):
         smaller(list(range(20)), size, 13, notes=[])
 
 

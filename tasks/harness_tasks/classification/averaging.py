@@ -1,4 +1,4 @@
-"""Joining the class probabilities of several models. Imports no torch."""
+"""Averaging the class probabilities of several models. Does not import torch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from harness_tasks.averaging import log_mean
 def average_classes(
     members: Sequence[Mapping[str, Prediction]], examples: Sequence[Example], *, labels: Sequence[str]
 ) -> dict[str, Prediction]:
-    """The class of the highest mean probability (the first of equals) and the logs of the means.
+    """The class with the highest mean probability (the first of several equal ones) and the logs of the
+    means.
 
     Raises:
-        HarnessError: a member has not one score a class.
+        HarnessError: a member does not have one score per class.
     """
     if not examples:
         return {}

@@ -1,11 +1,10 @@
-"""Which columns of a table hold the text, the second text and the label, and what is in them."""
+"""Choosing the columns of text, second text and label in a table, and reading their values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.data.tables import DataTable
 from harness.errors import HarnessError, did_you_mean
@@ -44,15 +43,15 @@ _LABEL = (
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names as configured; each may be a list of candidates, the first that is there counts.
+    """Column names as configured; each may be a list of candidates, of which the first that exists is used.
 
     Attributes:
         text: None = guessed. ``a+b`` joins columns with a blank.
-        text_b: None = there is no second text.
+        text_b: None = no second text.
         label: None = guessed.
         id: None = rows are numbered.
-        tags: slices of each row, blanks between them or a list; None = no such column.
-        target: the place of the word that is meant, a column for each text; empty = none is.
+        tags: slices of each row, separated by blanks or a list; None = no such column.
+        target: index of the target word, one column per text; empty = no target words.
     """
 
     text: Names = None
@@ -63,25 +62,25 @@ class Columns:
     target: tuple[str, ...] = ()
 
     def find(self, columns: Sequence[str], source: str) -> dict[str, str]:
-        """The column of each role that is in use.
+        """The column of each role in use.
 
         Raises:
-            HarnessError: lists the columns that there are.
+            HarnessError: a column does not exist; lists the existing ones.
         """
         guesses = (*_FIRST_OF_PAIR, *_TEXT) if self.text_b else _TEXT
-        found = {
+        resolved = {
             "text": _choose("text", self.text, guesses, columns, source),
             "label": _choose("label", self.label, _LABEL, columns, source),
         }
         for role in ("text_b", "id", "tags"):
             if getattr(self, role):
-                found[role] = _choose(role, getattr(self, role), (), columns, source)
+                resolved[role] = _choose(role, getattr(self, role), (), columns, source)
         for side, name in enumerate(self.target):
-            found[f"target_{side}"] = _choose("target", name, (), columns, source)
-        return found
+            resolved[f"target_{side}"] = _choose("target", name, (), columns, source)
+        return resolved
 
     def is_header(self, cells: Sequence[str]) -> bool:
-        """Whether a first row of a file names the columns."""
+        """Whether the first row of a file is a header line."""
         try:
             self.find([c.strip() for c in cells], "")
         except HarnessError:
@@ -97,11 +96,13 @@ def _choose(role: str, given: Names, guesses: Sequence[str], columns: Sequence[s
             return "+".join(str(p) for p in parts)
         if candidate in columns:
             return candidate
-    there = f"columns: {', '.join(f'{c:.40}' for c in columns)}"
+    available = f"columns: {', '.join(f'{c:.40}' for c in columns)}"
     if given is not None:
         near = f"; {did_you_mean(candidates[0], columns)}" if len(columns) > 3 else ""
-        raise HarnessError(f"{source}: no column {' or '.join(candidates)} (task.{role}); {there}{near}")
-    raise HarnessError(f"{source}: which column is the {role}? Set task.{role}=NAME; {there}{_hint(columns)}")
+        raise HarnessError(f"{source}: no column {' or '.join(candidates)} (task.{role}); {available}{near}")
+    raise HarnessError(
+        f"{source}: which column is the {role}? Set task.{role}=NAME; {available}{_hint(columns)}"
+    )
 
 
 def _hint(columns: Sequence[str]) -> str:
@@ -126,9 +127,9 @@ class Labels:
     """How a raw label becomes a class.
 
     Attributes:
-        names: class name of each raw label, where the data only number them; None = as they are.
-        level: ``coarse`` takes the part before the first colon (``HUM:ind`` -> ``HUM``); None or ``fine``
-            takes all.
+        names: class name of each raw label; None = raw labels are the classes.
+        level: ``coarse`` keeps the part before the first colon (``HUM:ind`` -> ``HUM``); None or ``fine``
+            keeps the whole label.
     """
 
     names: Mapping[str, str] | None = None
@@ -139,10 +140,10 @@ class Labels:
             raise HarnessError(f"task.label_level={self.level}: {did_you_mean(str(self.level), LEVELS)}")
 
     def read(self, table: DataTable, row: int, column: str) -> str:
-        """The class of a row.
+        """Read the class of a row.
 
         Raises:
-            HarnessError: it has none; names the row.
+            HarnessError: it has no class; names the row.
         """
         value = table.rows[row].get(column)
         if isinstance(value, int) and not isinstance(value, bool) and column in table.names:
@@ -165,11 +166,11 @@ class Labels:
         return label.split(":", 1)[0] if self.level == "coarse" else label
 
 
-def _as_text(value: Any, table: DataTable, row: int, column: str) -> str:
+def _as_text(value: object, table: DataTable, row: int, column: str) -> str:
     if isinstance(value, str) and value.strip():
         return value.strip()
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # a column with gaps turns whole numbers into floats on its way through pandas
+        return str(int(value))  # pandas stores integers as floats in columns with missing values
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
     missing = value is None or isinstance(value, str | float)
@@ -178,60 +179,60 @@ def _as_text(value: Any, table: DataTable, row: int, column: str) -> str:
 
 
 def read_tags(table: DataTable, row: int, column: str) -> tuple[str, ...]:
-    """The slices a row belongs to; an empty cell is none.
+    """Read the slices of a row; an empty cell means none.
 
     Raises:
-        HarnessError: it holds neither a text nor a list of texts; names the row.
+        HarnessError: the value is neither a string nor a list of strings; names the row.
     """
     value = table.rows[row].get(column) or []
     tags = value.split() if isinstance(value, str) else value
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise HarnessError(
-            f"{table.where(row)}: column {column} holds {value!r:.40}; tags are a text with blanks "
-            "between them, or a list of texts"
+            f"{table.where(row)}: column {column} holds {value!r:.40}; expected tags separated by "
+            "blanks, or a list of strings"
         )
     return tuple(tags)
 
 
 def target_columns(given: Names, *, texts: int) -> tuple[str, ...]:
-    """``task.target`` as a column for each text.
+    """``task.target`` as one column per text.
 
     Raises:
-        HarnessError: there are more or fewer columns than texts.
+        HarnessError: the number of columns differs from that of texts.
     """
     names = () if not given else (given,) if isinstance(given, str) else tuple(given)
     if names and len(names) != texts:
         raise HarnessError(
-            f"task.target={', '.join(names)}: a column for each text is wanted, so {texts}; "
-            "it holds the place of the word that is meant"
+            f"task.target={', '.join(names)}: expected {texts} column(s), one per text, with the index of "
+            "the target word"
         )
     return names
 
 
 def read_word_index(table: DataTable, row: int, column: str) -> int:
-    """Which word of its text is meant, counted from 0.
+    """Read the index of the target word, counted from 0.
 
     Raises:
-        HarnessError: no whole number from 0 on; names the row.
+        HarnessError: not an integer of at least 0; names the row.
     """
     value = table.rows[row].get(column)
     try:
-        place = int(str(value)) if not isinstance(value, float) else int(value) if value.is_integer() else -1
+        index = int(str(value)) if not isinstance(value, float) else int(value) if value.is_integer() else -1
     except (ValueError, OverflowError):
-        place = -1
-    if place < 0:
+        index = -1
+    if index < 0:
         raise HarnessError(
-            f"{table.where(row)}: column {column} holds {value!r:.40}; the place of a word is wanted, a "
-            "whole number counted from 0 (task.target)"
+            f"{table.where(row)}: column {column} holds {value!r:.40}; expected the index of the target "
+            "word, an integer counted from 0 (task.target)"
         )
-    return place
+    return index
 
 
 def read_text(table: DataTable, row: int, column: str, *, allow_empty: bool) -> str:
-    """A row's text, unchanged.
+    """Read a row's text, unchanged.
 
     Raises:
-        HarnessError: it is empty (unless allowed) or no text at all; names the row.
+        HarnessError: it is empty (unless allowed) or not a string; names the row.
     """
     line = table.rows[row]
     values = [line.get(c) for c in ([column] if column in line else column.split("+"))]

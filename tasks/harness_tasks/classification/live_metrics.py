@@ -1,6 +1,7 @@
 """Metrics of dev during training: accuracy and F1 of torchmetrics over class numbers.
 
-MCC is computed as in :mod:`.scoring`: torchmetrics does not return 0 for a classifier that predicts one class.
+MCC is computed as in :mod:`.scoring`: torchmetrics does not return 0 for a classifier that predicts one
+class.
 """
 
 from __future__ import annotations

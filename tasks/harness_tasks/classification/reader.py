@@ -30,7 +30,8 @@ class TargetExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """One labelled row: id, one or two texts, class, slices, and the index of the target word in each text."""
+    """One labelled row: id, one or two texts, class, slices, and the index of the target word in each
+    text."""
 
     id: str
     texts: tuple[str, ...]

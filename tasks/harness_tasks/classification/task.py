@@ -54,8 +54,8 @@ class TextClassification:
         metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
         class_weights: ``balanced`` weights class k by n / (K n_k) in the loss; null = no weights.
         allow_empty: keep rows whose text is empty.
-        data: files, hub data set, splitting and reading, see :class:`harness.data.source.DataOptions`. ``hub``
-            may name the columns ``text`` and ``label`` (a mapping from label level to column).
+        data: files, hub data set, splitting and reading, see :class:`harness.data.source.DataOptions`.
+            ``hub`` may name the columns ``text`` and ``label`` (a mapping from label level to column).
 
     Raises:
         HarnessError: a value outside its range.

@@ -1,4 +1,5 @@
-"""Pretrains the bundled encoders on the mini corpus: ``python -m harness_tasks.mini.zoo [FOLDER [NAME ...]]``.
+"""Pretrains the bundled encoders on the mini corpus: ``python -m harness_tasks.mini.zoo [FOLDER [NAME
+...]]``.
 
 Without a folder it makes the bundled ones anew; with names these alone, the others stay. Each is made by
 one ``harness pretrain`` command, which ``manifest.json`` keeps beside seed, hashes (the corpus' is its

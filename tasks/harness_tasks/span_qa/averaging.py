@@ -1,69 +1,72 @@
-"""Joining the spans of several models. Imports no torch.
+"""Averaging the span probabilities of several models. Does not import torch.
 
-A member's file holds its best spans with their scores and, where questions may have no answer, null's score.
-The softmax over these is taken for its probabilities; a span that it does not list has none of them. So the
-mean is over what each model thought likely; what lies below a member's list is left out.
+A member's predictions contain its best spans with their scores and, with unanswerable questions, the null
+score. A member's probabilities are the softmax over these; spans outside its list have probability 0. The
+mean is therefore over the spans that each model ranks highest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from harness.errors import HarnessError
 from harness.task import Prediction
 
-Place = tuple[int, int]
-NULL: Place = (-1, -1)
-KEPT = 5
+CharSpan = tuple[int, int]
+NULL: CharSpan = (-1, -1)
+N_BEST = 5
 
 
 def average_spans(
     predictions: Sequence[Prediction], name: str, *, context: str, unanswerable: bool, null_threshold: float
 ) -> Prediction:
-    """The span of the highest mean probability, or "" where null's log exceeds it by more than the threshold.
+    """The span with the highest mean probability, or "" where the log probability of null exceeds it by more
+    than the threshold.
 
     Args:
-        predictions: of the members, as the span head leaves them.
+        predictions: of the members, as decoded by the span head.
         name: the example's id, for messages.
-        context: what the spans are characters of.
-        unanswerable, null_threshold: the task's.
+        context: the text that the spans refer to.
+        unanswerable, null_threshold: options of the task.
 
     Raises:
-        HarnessError: a member lists spans that are none of this context, or no null score.
+        HarnessError: a member's spans do not match this context, or it has no null score.
     """
-    means: dict[Place, float] = {}
+    means: dict[CharSpan, float] = {}
     for prediction in predictions:
         for place, share in _shares(prediction, name, context=context, unanswerable=unanswerable).items():
             means[place] = means.get(place, 0.0) + share / len(predictions)
     null = _log(means.pop(NULL, 0.0))
-    ranked = sorted(means, key=lambda place: (-means[place], place))[:KEPT]
-    nbest: list[dict[str, Any]] = [
-        {"text": context[a:b], "start": a, "end": b, "score": _log(means[a, b])} for a, b in ranked
+    ranked = sorted(means, key=lambda place: (-means[place], place))[:N_BEST]
+    scores = [_log(means[span]) for span in ranked]
+    nbest = [
+        {"text": context[a:b], "start": a, "end": b, "score": score}
+        for (a, b), score in zip(ranked, scores, strict=True)
     ]
-    extra: dict[str, Any] = {"nbest": nbest, "start": None, "end": None}
-    margin = null - nbest[0]["score"] if nbest else math.inf
+    extra: dict[str, object] = {"nbest": nbest, "start": None, "end": None}
+    margin = null - scores[0] if ranked else math.inf
     if unanswerable:
-        extra |= {"null_score": null, "null_margin": margin if nbest else None}
+        extra |= {"null_score": null, "null_margin": margin if ranked else None}
     value = ""
-    if nbest and not (unanswerable and margin > null_threshold):
-        value = nbest[0]["text"]
-        extra |= {"start": nbest[0]["start"], "end": nbest[0]["end"]}
-    return Prediction(value, tuple(span["score"] for span in nbest), extra)
+    if ranked and not (unanswerable and margin > null_threshold):
+        start, end = ranked[0]
+        value = context[start:end]
+        extra |= {"start": start, "end": end}
+    return Prediction(value, tuple(scores), extra)
 
 
-def _shares(prediction: Prediction, name: str, *, context: str, unanswerable: bool) -> dict[Place, float]:
-    """Probability of each span that a member lists, and of null."""
+def _shares(prediction: Prediction, name: str, *, context: str, unanswerable: bool) -> dict[CharSpan, float]:
+    """Probability of each span in a member's list, and of null."""
     extra = prediction.extra or {}
-    scores: dict[Place, float] = {}
+    scores: dict[CharSpan, float] = {}
     for span in extra.get("nbest", []):
         if context[span["start"] : span["end"]] != span["text"]:
-            raise HarnessError(f"example {name!r}: a member's spans are of another context; run it again")
+            raise HarnessError(f"example {name!r}: a member's spans do not match the context; rerun it")
         scores[span["start"], span["end"]] = float(span["score"])
     if unanswerable:
         if extra.get("null_score") is None:
-            raise HarnessError(f"example {name!r}: a member has no score for no answer; run it again")
+            raise HarnessError(f"example {name!r}: a member has no null score; rerun it")
         scores[NULL] = float(extra["null_score"])
     if not scores:
         return {}

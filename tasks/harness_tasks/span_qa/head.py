@@ -1,18 +1,17 @@
-"""Start and end scores of every token of a context, and the best span over all windows.
+"""Start and end scores of the tokens of a context, and the best span over all windows.
 
-Each unit's state gives two numbers, ``[s_i, e_i] = W h_i + b``; the loss is the mean of the cross entropies
-of the first and the last token, softmax over the window's context tokens and its null position (Devlin et al.
-2019, sections 4.2 and 4.3). A span scores ``s_i + e_j``, i <= j; null scores ``s_null + e_null``, the lowest
-over the windows. The null position is the first special token of a joint row ([CLS]). Rows that hold the
-context alone have a learned pair of null scores in its place, and only when the data have questions without
-an answer.
+A linear layer gives each token two scores, ``[s_i, e_i] = W h_i + b``; the loss is the mean of the cross
+entropies of the first and the last token, with a softmax over the window's context tokens and its null
+position (Devlin et al. 2019, sections 4.2 and 4.3). A span scores ``s_i + e_j``, i <= j; null scores ``s_null
++ e_null``, the minimum over the windows. The null position is the first special token of a joint row ([CLS]).
+Rows of the context alone have a learned pair of null scores instead, and only if the data have unanswerable
+questions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +26,13 @@ from harness.task import HeadInput, Prediction
 from harness_tasks.span_qa.targets import NULL
 
 N_BEST = 5
-_KEEP = 4 * N_BEST  # per window; several spans of tokens can be one span of characters
+_KEEP = 4 * N_BEST  # per window; different spans of tokens can be the same span of characters
 _NONE = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A candidate: its characters in the context and its score."""
+    """A candidate answer: its character span in the context and its score."""
 
     start: int
     end: int
@@ -44,10 +43,11 @@ class SpanHead(nn.Module):
     """See the module.
 
     Args:
-        spec: the states it reads.
+        spec: properties of the states that it reads.
         unanswerable: null may be the answer.
-        max_answer_tokens: longest span it predicts.
-        null_threshold: v2 answers "" when null beats the best span by more than this.
+        max_answer_tokens: maximum length of a predicted span.
+        null_threshold: with unanswerable questions, "" is predicted when the null score exceeds the best
+            span's by more than this.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class SpanHead(nn.Module):
         self.scores = nn.Linear(spec.hidden_size, 2)
         nn.init.normal_(self.scores.weight, std=0.02)
         nn.init.zeros_(self.scores.bias)
-        # only where it is used: a parameter without a gradient is an error under DDP
+        # created only where it is used: DDP reports parameters without a gradient as an error
         self.null = nn.Parameter(torch.zeros(2)) if unanswerable and not self.joint else None
 
     def forward(self, encoded: tuple[EncoderOutput, ...], batch: Batch) -> dict[str, Tensor]:
-        """Scores of the last text's tokens.
+        """Compute the scores of the last text's tokens.
 
         Returns:
             ``start`` and ``end`` (B, S), -inf outside the context; ``null`` (B, 2), start and end score of
@@ -78,7 +78,7 @@ class SpanHead(nn.Module):
         return {"start": start, "end": end, "null": self._null(scores, tokens)}
 
     def loss(self, outputs: dict[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
-        """Sum over the windows that have a target, and their number."""
+        """Sum of the losses of the windows that have a target, and their number."""
         total = outputs["start"].new_zeros(())
         width = outputs["start"].shape[1]
         rows = batch.targets["start"] != IGNORE_INDEX
@@ -113,16 +113,23 @@ class SpanHead(nn.Module):
         special = tokens.special
         if not bool(special.any(1).all()):
             raise HarnessError(
-                "this encoder's joint rows have no special token that could stand for 'no answer in this "
-                "window': use encoder.pairs=separate with body=attention_flow"
+                "this encoder's joint rows have no special token for 'no answer in this window': use "
+                "encoder.pairs=separate with body=attention_flow"
             )
         return scores[torch.arange(len(tokens), device=scores.device), special.int().argmax(1)]
 
     def _candidates(self, outputs: dict[str, Tensor], batch: Batch) -> list[list[Span]]:
         """The best spans of each row, at most :data:`_KEEP`.
 
-        A span counts in the window that owns its first word, where that word has most context. Only a span
-        which that window cuts off counts where it is whole.
+        A span counts in the window that owns its first word, where that word has the most context. A span
+        that this window cuts off counts in the windows that contain it completely.
+
+        Example: start [1, 2, -inf], end [0, 3, 1] and longest = 2 give scores[i, d] = start[i] + end[i + d]:
+
+            [[1, 4], [5, 3], [-inf, -inf]]
+
+        Flattened, the two best are 5 at 2 and 4 at 1: (first, last) = (2 // 2, 1 + 2 % 2) = (1, 1) and (0,
+            1).
         """
         tokens = batch.tokens[-1]
         word = self._context(tokens) & (tokens.word_ids >= 0)
@@ -133,8 +140,8 @@ class SpanHead(nn.Module):
         def ahead(values: Tensor, fill: float) -> Tensor:  # [b, i, d] = values[b, i + d]
             return functional.pad(values, (0, longest - 1), value=fill).unfold(1, longest, 1)
 
-        owned, sight = _ownership(batch, word)
-        counts = owned[:, :, None] | (ahead(tokens.offsets[..., 1], 0) > sight[:, :, None])
+        owned, limit = _ownership(batch, word)
+        counts = owned[:, :, None] | (ahead(tokens.offsets[..., 1], 0) > limit[:, :, None])
         scores = (start[:, :, None] + ahead(end, _NONE)).masked_fill(~counts, _NONE)
         score, at = scores.reshape(rows, width * longest).topk(min(_KEEP, width * longest), dim=1)
         first = at // longest
@@ -148,7 +155,7 @@ class SpanHead(nn.Module):
     def _prediction(self, example: Example, spans: Sequence[Span], *, null: float) -> Prediction:
         context = example.texts[-1].text
         nbest = [{"text": context[s.start : s.end], **asdict(s)} for s in spans]
-        extra: dict[str, Any] = {"nbest": nbest, "start": None, "end": None}
+        extra: dict[str, object] = {"nbest": nbest, "start": None, "end": None}
         value = ""
         margin = null - spans[0].score if spans else float("inf")
         if self.unanswerable:
@@ -160,32 +167,37 @@ class SpanHead(nn.Module):
 
 
 def _ownership(batch: Batch, word: Tensor) -> tuple[Tensor, Tensor]:
-    """Who owns the words that tokens stand for.
+    """Which rows own the words of their tokens.
+
+    Example: an example's windows show words 0-3 (characters 0-20) and 2-5 (characters 9-33). The first owns
+        words
+    0-2, the second 3-5. Then a token of word 2 is owned in the first window only, and its limit is 20 in
+    both: a span from word 2 that ends after character 20 counts in the second window.
 
     Args:
         batch: whole examples.
-        word: (B, S) Bool, the tokens of the context that stand for a word.
+        word: (B, S) Bool, the context tokens that belong to a word.
 
     Returns:
-        (B, S) Bool: this row owns the unit's word; and (B, S) Long: the last character that the row which
-        owns it sees.
+        (B, S) Bool: this row owns the token's word; and (B, S) Long: the last character in the row that owns
+        it.
     """
     tokens = batch.tokens[-1]
     owns = tokens.word_to_token >= 0  # (B, W)
     last = (tokens.offsets[..., 1] * word).amax(1)
-    sight = owns.new_zeros((len(batch), owns.shape[1]), dtype=torch.long)
+    limit = owns.new_zeros((len(batch), owns.shape[1]), dtype=torch.long)  # (N, W)
     index = batch.row_example[:, None].expand_as(owns)
-    sight.scatter_reduce_(0, index, owns * last[:, None], reduce="amax")
-    # a question's words may outnumber the context's; they are masked, but must be valid indices
+    limit.scatter_reduce_(0, index, owns * last[:, None], reduce="amax")
+    # word ids of the question can exceed W; they are masked, but must be valid indices
     at = tokens.word_ids.clamp(min=0, max=owns.shape[1] - 1)
-    return word & owns.gather(1, at), sight[batch.row_example].gather(1, at)
+    return word & owns.gather(1, at), limit[batch.row_example].gather(1, at)
 
 
-def best_spans(spans: Sequence[Span], *, most: int = N_BEST) -> list[Span]:
-    """The best ``most`` spans of characters, best first; equal scores in the order of the text."""
+def best_spans(spans: Sequence[Span], *, n: int = N_BEST) -> list[Span]:
+    """The ``n`` best distinct spans of characters, best first; ties in the order of the text."""
     out: dict[tuple[int, int], Span] = {}
     for span in sorted(spans, key=lambda s: (-s.score, s.start, s.end)):
         out.setdefault((span.start, span.end), span)
-        if len(out) == most:
+        if len(out) == n:
             break
     return list(out.values())

@@ -1,8 +1,8 @@
-"""Does an answer stand where its data say? If not, where does it stand?
+"""Verification and repair of answer offsets.
 
-Published files hold answers whose ``answer_start`` points beside the answer: contexts that lost leading
-blanks, offsets counted in UTF-16 code units (by tools written in JavaScript), white space that was normalised
-later. Training on the characters at the wrong place is the one thing that must not happen.
+Published files contain answers that are not at ``answer_start``: contexts that lost leading blanks, offsets
+counted in UTF-16 code units (by tools written in JavaScript), white space that was normalised later. Training
+on the characters at a wrong offset must not happen.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ UTF16 = "offsets counted in UTF-16 units"
 ONLY = "moved to the only occurrence"
 NEAR = "moved to the nearest occurrence"
 REACH = 5
-"""Furthest an answer that occurs several times may stand from where its data say, in characters."""
+"""Maximum distance from ``answer_start`` of an answer that occurs several times, in characters."""
 
 
 def locate_answer(context: str, answer: str, start: int) -> tuple[int, str] | None:
-    """Where ``answer`` stands in ``context``.
+    """Find ``answer`` in ``context``.
 
     Args:
         context: unchanged text.
         answer: not empty.
-        start: first character as the data say.
+        start: offset of the first character according to the data.
 
     Returns:
-        The first character and how it was found (:data:`EXACT`, :data:`UTF16`, :data:`ONLY`, :data:`NEAR`);
-        None when no occurrence can be told to be the one meant.
+        The offset and how it was found (:data:`EXACT`, :data:`UTF16`, :data:`ONLY`, :data:`NEAR`); None when
+        the answer does not occur, or it is ambiguous which occurrence is meant.
     """
     if start >= 0 and context.startswith(answer, start):
         return start, EXACT
@@ -41,7 +41,10 @@ def locate_answer(context: str, answer: str, start: int) -> tuple[int, str] | No
 
 
 def _from_utf16(context: str, units: int) -> int | None:
-    """Index of the character that begins ``units`` UTF-16 code units into the text."""
+    """Index of the character at an offset of ``units`` UTF-16 code units.
+
+    Example: in "a𝄞b" (the clef takes two units) offset 3 is character 2; offset 2 is inside a character.
+    """
     if units < 0:
         return None
     at = 0
@@ -54,8 +57,8 @@ def _from_utf16(context: str, units: int) -> int | None:
 
 def _nearest(context: str, answer: str, start: int) -> tuple[int, str] | None:
     low, high = max(0, start - REACH), start + REACH + 1
-    found = [i for i in range(low, min(high, len(context))) if context.startswith(answer, i)]
-    found.sort(key=lambda i: abs(i - start))
-    if not found or (len(found) > 1 and abs(found[0] - start) == abs(found[1] - start)):
+    matches = [i for i in range(low, min(high, len(context))) if context.startswith(answer, i)]
+    matches.sort(key=lambda i: abs(i - start))
+    if not matches or (len(matches) > 1 and abs(matches[0] - start) == abs(matches[1] - start)):
         return None
-    return found[0], NEAR
+    return matches[0], NEAR

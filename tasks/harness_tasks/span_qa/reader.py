@@ -1,12 +1,11 @@
-"""Questions over contexts out of SQuAD's JSON (v1.1, v2.0, and what follows them) and out of flat rows.
+"""Reading questions from SQuAD's JSON (v1.1, v2.0 and compatible formats) and from flat rows.
 
-Flat rows (jsonl, JSON lists, Parquet, hub data sets) hold ``id``, ``context``, ``question`` and ``answers``,
+Flat rows (jsonl, JSON lists, Parquet, hub data sets) have ``id``, ``context``, ``question`` and ``answers``,
 either ``{"text": [...], "answer_start": [...]}`` or a list of ``{"text", "answer_start"}``; an optional
-``title`` names the article. In both formats a question may have ``tags``, a list of the slices it belongs to.
-Contexts are kept to the character: leading blanks and line ends are part of what offsets count.
-``plausible_answers`` of v2.0 are never read.
+``title`` names the article. In both formats a question may have ``tags``, a list of its slices. Contexts are
+kept unchanged, since offsets count leading blanks and line ends. ``plausible_answers`` of v2.0 are ignored.
 
-This module imports no torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from harness.data.files import decode, read_bytes
 from harness.data.tables import DataTable, read_table
@@ -24,15 +23,16 @@ from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness_tasks.span_qa.offsets import EXACT, locate_answer
 
+T = TypeVar("T")
 COLUMNS = ("id", "question", "context", "answers")
 QUESTION_WORDS = ("who", "whom", "whose", "what", "when", "where", "why", "which", "how")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as its file has it; answers are (text, first character), not yet verified.
+    """A question as in its file; answers are (text, offset), not yet verified.
 
-    ``article`` groups the questions that must stay on one side of a cut; ``where`` is for messages.
+    ``article`` groups the questions that must stay in the same split; ``where`` is for messages.
     """
 
     id: str
@@ -49,10 +49,10 @@ class Question:
 
 
 def read_questions(paths: Sequence[Path], *, notes: list[str] | None = None) -> list[Question]:
-    """All questions of the files of one split, in their order.
+    """Read the questions of the files of one split, in order.
 
     Raises:
-        HarnessError: a file is of neither format, a question lacks a part, or an id comes twice.
+        HarnessError: a file has neither format, a question lacks a field, or an id occurs twice.
     """
     questions: list[Question] = []
     for path in paths:
@@ -62,12 +62,12 @@ def read_questions(paths: Sequence[Path], *, notes: list[str] | None = None) -> 
         else:
             questions += from_table(read_table(path, notes=notes))
     if not questions:
-        raise HarnessError(f"{', '.join(map(str, paths))}: no question in it")
+        raise HarnessError(f"{', '.join(map(str, paths))}: contains no questions")
     return unique(questions)
 
 
 def from_table(table: DataTable) -> Iterator[Question]:
-    """Questions of flat rows; a row with an empty ``answers`` has no answer."""
+    """Questions of flat rows; a row with empty ``answers`` is unanswerable."""
     missing = [c for c in COLUMNS if c not in table.columns]
     if missing:
         raise HarnessError(
@@ -82,7 +82,7 @@ def from_table(table: DataTable) -> Iterator[Question]:
 
 
 def unique(questions: Sequence[Question]) -> list[Question]:
-    """The questions, unless an id comes twice."""
+    """Return the questions; raise HarnessError if an id occurs twice."""
     seen: dict[str, Question] = {}
     for question in questions:
         first = seen.setdefault(question.id, question)
@@ -95,7 +95,10 @@ def unique(questions: Sequence[Question]) -> list[Question]:
 
 
 def whole_articles(questions: Sequence[Question]) -> dict[str, str]:
-    """For each question id its group: articles that share a context are one group."""
+    """The group of each question id: articles that share a context form one group.
+
+    Example: articles A and B with a common context and B and C with another one are all in one group.
+    """
     leader: dict[str, str] = {}
     by_context: dict[str, str] = {}
 
@@ -117,15 +120,15 @@ def build(
 
     Args:
         questions: as read.
-        repaired: counts answers that had to be moved, by reason.
-        texts: contexts already split into words, extended by this call.
+        repaired: counts the answers whose offset was corrected, by reason.
+        texts: contexts that are already split into words; extended by this call.
 
     Returns:
         Examples of texts (question, context) and gold ``{"answers": [{"text", "start", "end"}, ...]}``,
-        character offsets in the context, empty when the question has no answer.
+        with character offsets in the context; empty when the question has no answer.
 
     Raises:
-        HarnessError: an answer is not in its context, or its place cannot be told; names the question.
+        HarnessError: an answer is not in its context, or its position is ambiguous; names the question.
     """
     texts = {} if texts is None else texts
     examples = []
@@ -143,15 +146,15 @@ def build(
     return examples
 
 
-def _verified(q: Question, text: str, start: int, repaired: Counter[str]) -> dict[str, Any]:
+def _verified(q: Question, text: str, start: int, repaired: Counter[str]) -> dict[str, object]:
     found = locate_answer(q.context, text, start)
     if found is None:
-        there = q.context[max(start, 0) : max(start, 0) + len(text)]
+        actual = q.context[max(start, 0) : max(start, 0) + len(text)]
         times = q.context.count(text)
-        what = f"stands there {times} times, none within reach" if times else "is nowhere in the context"
+        reason = f"occurs {times} times, none of them near" if times else "does not occur in the context"
         raise HarnessError(
-            f"{q.where}: question {q.id!r}: answer {text!r:.80} should begin at character {start}, where the "
-            f"context reads {there!r:.80}; it {what}. Correct answer_start or remove the question"
+            f"{q.where}: question {q.id!r}: answer {text!r:.80} is not at answer_start={start}, where the "
+            f"context has {actual!r:.80}; it {reason}. Correct answer_start or remove the question"
         )
     at, how = found
     if how != EXACT:
@@ -160,7 +163,7 @@ def _verified(q: Question, text: str, start: int, repaired: Counter[str]) -> dic
 
 
 def _tags(q: Question) -> tuple[str, ...]:
-    """Slices: how long the (first) answer is, and the English question word."""
+    """Slices: length of the first answer, and the English question word."""
     if q.impossible:
         tags = ["answer=none"]
     else:
@@ -170,64 +173,76 @@ def _tags(q: Question) -> tuple[str, ...]:
     return (*tags, *([f"question={asked}"] if asked else []), *q.tags)
 
 
-def _nested(path: Path, notes: list[str] | None) -> list[Any] | None:
-    """The articles of a file in SQuAD's format; None when it is something else."""
+def _nested(path: Path, notes: list[str] | None) -> list[object] | None:
+    """The articles of a file in SQuAD's format; None for other formats."""
     if ".json" not in (s.lower() for s in path.suffixes):
         return None
     try:
         content = json.loads(decode(read_bytes(path), path=path, notes=notes))
     except ValueError:
-        return None  # one object a line, or an error which the reader of rows words better
+        return None  # JSON lines, or an error that the table reader reports with its line
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list) or not all(isinstance(a, dict) for a in articles):
         return None
     return articles if any("paragraphs" in a for a in articles) else None
 
 
-def _from_articles(articles: list[Any], source: str) -> Iterator[Question]:
+def _from_articles(articles: Sequence[object], source: str) -> Iterator[Question]:
     for a, article in enumerate(articles, start=1):
-        title = str(article.get("title") or f"article {a}")
-        for p, paragraph in enumerate(_need(article, "paragraphs", list, f"{source}, article {a}"), start=1):
+        paragraphs = _need(article, "paragraphs", list, f"{source}, article {a}")
+        title = str((article.get("title") if isinstance(article, Mapping) else None) or f"article {a}")
+        for p, paragraph in enumerate(paragraphs, start=1):
             where = f"{source}, article {a} ({title}), paragraph {p}"
             context = _need(paragraph, "context", str, where)
             for qa in _need(paragraph, "qas", list, where):
                 yield _question(qa, context, title, where=where, flat=False)
 
 
-def _question(entry: Any, context: str, article: str, *, where: str, flat: bool) -> Question:
-    key = _need(entry, "id", (str, int), where)
+def _question(entry: object, context: str, article: str, *, where: str, flat: bool) -> Question:
+    key = _field(entry, "id", (str, int), where)
     where_id = f"{where}, question {key!r}"
-    answers = _answers(_need(entry, "answers", (list, Mapping), where_id), where_id)
-    impossible = entry.get("is_impossible", not answers if flat else False)
+    answers = _answers(_field(entry, "answers", (list, Mapping), where_id), where_id)
+    fields = entry if isinstance(entry, Mapping) else {}
+    impossible = fields.get("is_impossible", not answers if flat else False)
     if bool(impossible) != (not answers):
         raise HarnessError(
             f"{where_id}: is_impossible is {bool(impossible)} but it has {len(answers)} answer(s); a "
             "question without an answer needs is_impossible: true and no answers, any other at least one"
         )
     text = _need(entry, "question", str, where_id)
-    tags = _need(entry, "tags", list, where_id) if entry.get("tags") else []
+    tags = _need(entry, "tags", list, where_id) if fields.get("tags") else []
     if not all(isinstance(tag, str) for tag in tags):
-        raise HarnessError(f"{where_id}: tags is {tags!r:.60}; it should be a list of texts")
+        raise HarnessError(f"{where_id}: tags={tags!r:.60}: expected a list of strings")
     return Question(str(key), article, context, text, answers, where, tuple(tags))
 
 
-def _answers(given: Any, where: str) -> tuple[tuple[str, int], ...]:
+def _answers(given: object, where: str) -> tuple[tuple[str, int], ...]:
+    """(text, start) of each answer, from the columns of flat rows or the objects of SQuAD's format."""
     if isinstance(given, Mapping):
-        texts = list(_need(given, "text", list, where))
-        starts = list(_need(given, "answer_start", list, where))
+        texts, starts = (_need(given, key, list, where) for key in ("text", "answer_start"))
         if len(texts) != len(starts):
             raise HarnessError(f"{where}: {len(texts)} answer texts but {len(starts)} answer_start")
         given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    answers = tuple((_need(a, "text", str, where), _need(a, "answer_start", int, where)) for a in given)
+    entries = given if isinstance(given, Sequence) else []
+    answers = tuple((_need(a, "text", str, where), _need(a, "answer_start", int, where)) for a in entries)
     if any(not text.strip() for text, _ in answers):
-        raise HarnessError(f"{where}: an answer is empty; a question without an answer has no answers at all")
+        raise HarnessError(f"{where}: an answer is empty; a question without an answer has an empty list")
     return answers
 
 
-def _need(entry: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
+def _need(entry: object, key: str, kind: type[T], where: str) -> T:
+    """The value of a key, of one type."""
+    value = _field(entry, key, (kind,), where)
+    assert isinstance(value, kind)
+    return value
+
+
+def _field(entry: object, key: str, kinds: tuple[type, ...], where: str) -> object:
     if not isinstance(entry, Mapping) or key not in entry:
-        keys = list(entry) if isinstance(entry, Mapping) else []
+        keys = [str(k) for k in entry] if isinstance(entry, Mapping) else []
         raise HarnessError(f"{where}: no {key!r}, {did_you_mean(key, keys)}")
-    if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
-        raise HarnessError(f"{where}: {key} is {entry[key]!r:.60}, which is not of the type it should be")
-    return entry[key]
+    value: object = entry[key]
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise HarnessError(f"{where}: {key}={value!r:.60}: expected {expected}")
+    return value

@@ -3,16 +3,17 @@ per-question statistics (:mod:`harness.data.statistics`).
 
 SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1) and v2.0 (Rajpurkar, Jia & Liang 2018): an answer is
 lower-cased, all ASCII punctuation is deleted (not replaced by blanks), then the articles *a*, *an*, *the*,
-then surplus white space. F1 is over the bag of words; a question's score is the maximum over its gold answers;
-a data set's score is the mean over its questions. The versions differ for answers that are empty after
+then surplus white space. F1 is over the bag of words; a question's score is the maximum over its gold
+answers; a data set's score is the mean over its questions. The versions differ for answers that are empty
+after
 normalisation: v2.0 counts two empty answers as equal and ignores empty gold answers; v1.1 scores them F1 = 0.
 
 KorQuAD 1.0 (Lim, Kim & Lee 2019) keeps articles, replaces quotes and brackets by blanks and computes F1 over
 characters, so that a particle after a noun costs little: ``unit="char"``.
 
 Columns: ``n`` 1, ``exact_match`` 0 or 1, ``f1``; in data with unanswerable questions also ``HasAns_...`` and
-``NoAns_...`` of the questions with and without an answer; ``empty`` 1 when no answer is predicted. This module
-does not import torch.
+``NoAns_...`` of the questions with and without an answer; ``empty`` 1 when no answer is predicted. This
+module does not import torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the characters of an answer to the tokens of each window."""
+"""Token targets of each window from the character span of an answer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from harness.data.tokens import TokenizedWindow
 
 NULL = -1
-"""Null is right in this window; the head knows which scores stand for it."""
+"""Target of a window without the answer: the null position, whose scores the head defines."""
 
 
 def token_spans(rows: Sequence[TokenizedWindow], start: int, end: int) -> list[tuple[int, int] | None]:
-    """First and last token of the smallest span of tokens that covers characters [start, end), by window.
+    """First and last token of the smallest token span that covers characters [start, end), by window.
 
-    None for a window that does not hold all of the answer. What a tokenizer drops everywhere (format
-    characters, blanks) is not missed.
+    None for a window that does not contain the whole answer. Characters that the tokenizer drops everywhere
+    (format characters, blanks) are ignored.
+
+    Example: characters [4, 9) and offsets [(0, 3), (4, 6), (6, 9)] give (1, 2). A second window with offsets
+    [(6, 9), (10, 14)] touches the answer in [6, 9) only and gets None.
 
     Args:
-        rows: all windows of the example; the context is the row's highest segment.
+        rows: all windows of the example; the context is the last text of the row.
         start, end: characters of the answer in the context.
     """
     touching = [_touching(row, start, end) for row in rows]
@@ -29,10 +32,10 @@ def token_spans(rows: Sequence[TokenizedWindow], start: int, end: int) -> list[t
         (int(row.offsets[t, 0].min()), int(row.offsets[t, 1].max())) if len(t) else None
         for row, t in zip(rows, touching, strict=True)
     ]
-    found = [r for r in reach if r is not None]
-    if not found:
+    reached = [r for r in reach if r is not None]
+    if not reached:
         return [None] * len(rows)
-    whole = (min(a for a, _ in found), max(b for _, b in found))
+    whole = (min(a for a, _ in reached), max(b for _, b in reached))
     return [(int(t[0]), int(t[-1])) if r == whole else None for r, t in zip(reach, touching, strict=True)]
 
 
@@ -45,5 +48,5 @@ def _touching(row: TokenizedWindow, start: int, end: int) -> np.ndarray:
 
 
 def is_joint(row: TokenizedWindow) -> bool:
-    """Whether the row holds the question, too."""
+    """Whether the row contains the question as well."""
     return len(row) > 0 and int(row.sequence_ids.max()) == 1

@@ -39,11 +39,11 @@ class SpanQA:
         metric: ``f1`` or ``exact_match``.
         f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD).
         max_answer_tokens: maximum length of a predicted answer, in tokens of the encoder.
-        null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the best
-            span's by more than this.
+        null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the
+            best span's by more than this.
         max_first: maximum number of question tokens in a joint row (64 in the published BERT code).
-        data: files, hub data set and splitting, see :class:`harness.data.source.DataOptions`. ``path`` may be one
-            file from which every split is cut; ``test_fraction`` is 0.2 by default.
+        data: files, hub data set and splitting, see :class:`harness.data.source.DataOptions`. ``path`` may be
+            one file from which every split is cut; ``test_fraction`` is 0.2 by default.
 
     Raises:
         HarnessError: a value outside its range.

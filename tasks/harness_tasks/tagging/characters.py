@@ -1,14 +1,15 @@
-"""Data that label characters, such as KLUE's (Park et al. 2021): read as words, scored as characters.
+"""Data with labels per character, such as KLUE's (Park et al. 2021), read as words and scored as characters.
 
-Gold and predictions are labels of the characters that are no blanks, so that results compare whatever the
-tokens were. ``task.characters`` says what a token is:
+Gold and predictions are labels of the non-blank characters, so that results with different tokens are
+comparable. ``task.characters`` defines a token:
 
 =========  ==================================================================================================
-``each``   one character; nothing is lost, but a character's neighbours stand apart from it in the text
-``words``  one word of the running text, found by blanks and punctuation as everywhere. A Korean particle is
-           written onto its noun, so an entity often ends within a word: the label of an entity's last word
-           says how many of the word's characters come behind it (``B-PS+1``). An entity that begins within
-           a word, or shares one with another, cannot be said so: it is counted, and scored as missed.
+``each``   one character; no entity is lost, but the characters are separated by blanks in the text
+``words``  one word of the running text, split at blanks and punctuation. A Korean particle is written
+together
+           with its noun, so an entity often ends within a word: the label of an entity's last word gives the
+           number of characters after the entity (``B-PS+1``). An entity that starts within a word, or shares
+           a word with another, cannot be represented: it is counted, and scored as missed.
 =========  ==================================================================================================
 """
 
@@ -23,15 +24,15 @@ from harness.errors import HarnessError, did_you_mean
 from harness_tasks.tagging.schemes import OUTSIDE, Entity, entities
 
 READINGS = ("each", "words")
-MOST_BEHIND = 5
-"""Characters of a last word that a label can leave out; the longest particles in use have fewer."""
+MAX_SUFFIX = 5
+"""Maximum number of characters after an entity in its last word; particles are shorter."""
 _BEHIND = re.compile(r"(.+)\+(\d+)")
 
 
 @dataclass(slots=True)
 class ConversionLoss:
-    """What a reading cannot say. ``entities`` in all; ``inside_words`` begin or end within a word; ``lost``
-    do not come back from the labels of words."""
+    """Entities that labels of words cannot represent: ``entities`` in total; ``inside_words`` start or end
+    within a word; ``lost`` are not recovered from the labels of words."""
 
     entities: int = 0
     inside_words: int = 0
@@ -40,10 +41,10 @@ class ConversionLoss:
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """A reading of labelled characters.
+    """Conversion between labels of characters and labels of tokens.
 
     Raises:
-        HarnessError: an unknown one.
+        HarnessError: an unknown kind of token.
     """
 
     reading: str
@@ -54,27 +55,27 @@ class Characters:
             raise HarnessError(f"task.characters={self.reading}: {did_you_mean(self.reading, READINGS)}")
 
     def text(self, characters: Sequence[str]) -> Text:
-        """The running text of the characters, or each that is no blank as a word."""
+        """The running text of the characters, or each non-blank character as a word."""
         if self.reading == "words":
             return Text.from_string("".join(characters))
         return Text.from_words([c for c in characters if not c.isspace()])
 
     def to_tokens(self, text: Text, labels: Sequence[str]) -> list[str]:
-        """One label a word of ``text`` from IOB2 labels of its characters that are no blanks."""
+        """One label per word of ``text`` from the IOB2 labels of its non-blank characters."""
         if self.reading == "each":
             return list(labels)
         return to_words(_bounds(text), entities(labels))
 
     def to_characters(self, text: Text, labels: Sequence[str]) -> list[str]:
-        """IOB2 labels of the characters that are no blanks from those of the words of ``text``."""
+        """IOB2 labels of the non-blank characters from those of the words of ``text``."""
         if self.reading == "each":
             return list(labels)
         out = [OUTSIDE] * sum(not c.isspace() for c in text.text)
         for (start, end), label in zip(_bounds(text), labels, strict=True):
             match = _BEHIND.fullmatch(label)
-            name, behind = (match[1], int(match[2])) if match else (label, 0)
+            name, suffix = (match[1], int(match[2])) if match else (label, 0)
             if name != OUTSIDE:
-                last = max(start + 1, end - behind)
+                last = max(start + 1, end - suffix)
                 inside = f"I{name[1:]}"
                 out[start:last] = [name] + [inside] * (last - start - 1)
         return out
@@ -91,15 +92,15 @@ class Characters:
         loss.lost += sum(e not in back for e in found)
 
     def note(self) -> str:
-        """A sentence about the loss over all splits and in test."""
+        """A sentence about the lost entities over all splits and in test."""
         if self.reading == "each":
-            return "labels of characters, each character a unit: no entity is lost"
+            return "labels of characters, one token per character: no entity is lost"
         total = sum(x.entities for x in self.loss.values())
         lost = sum(x.lost for x in self.loss.values())
         test = self.loss.get("test", ConversionLoss())
         return (
-            f"labels of characters, words as tokens: {lost} of {total} entities cannot be said by labels of "
-            f"words and are scored as missed ({test.lost} of {test.entities} in test)"
+            f"labels of characters, words as tokens: {lost} of {total} entities cannot be represented by "
+            f"labels of words and are scored as missed ({test.lost} of {test.entities} in test)"
         )
 
     def report(self) -> dict[str, float]:
@@ -115,8 +116,10 @@ class Characters:
 def to_words(bounds: Sequence[tuple[int, int]], found: Sequence[Entity]) -> list[str]:
     """Labels of words from entities over characters; see the module.
 
+    Example: words of characters [(0, 2), (2, 5)] and an entity PS over [0, 4) give B-PS I-PS+1.
+
     Args:
-        bounds: first character of each word and that behind its last, blanks not counted.
+        bounds: character span of each word, blanks not counted.
         found: entities over the same characters, in order.
     """
     labels = [OUTSIDE] * len(bounds)
@@ -124,18 +127,18 @@ def to_words(bounds: Sequence[tuple[int, int]], found: Sequence[Entity]) -> list
         words = [i for i, (a, b) in enumerate(bounds) if a < end and b > start]
         if not words or bounds[words[0]][0] != start or any(labels[i] != OUTSIDE for i in words):
             continue
-        behind = bounds[words[-1]][1] - end
-        if not 0 <= behind <= MOST_BEHIND:
+        suffix = bounds[words[-1]][1] - end
+        if not 0 <= suffix <= MAX_SUFFIX:
             continue
-        for place, i in enumerate(words):
-            labels[i] = f"{'I' if place else 'B'}-{kind}"
-        if behind:
-            labels[words[-1]] += f"+{behind}"
+        for position, i in enumerate(words):
+            labels[i] = f"{'I' if position else 'B'}-{kind}"
+        if suffix:
+            labels[words[-1]] += f"+{suffix}"
     return labels
 
 
 def _bounds(text: Text) -> list[tuple[int, int]]:
-    """Spans of the words in characters that are no blanks."""
+    """Spans of the words, counted in non-blank characters."""
     before, n = [], 0
     for c in text.text:
         before.append(n)

@@ -1,10 +1,8 @@
-"""Reading column files in the manner of the CoNLL shared tasks: one token a line, a blank line after a
-sentence.
+"""Reading column files as in the CoNLL shared tasks: one token per line, a blank line after each sentence.
 
-A line that holds nothing but blanks ends a sentence, lines end in LF or CRLF, and ``-DOCSTART-`` lines begin
-a document and are no token. Columns are separated by tabs when most lines hold a tab, by runs of blanks and
-tabs otherwise; in a tab-separated file a token may be a blank. This module imports neither torch nor
-datasets.
+A line of blanks ends a sentence, lines end in LF or CRLF, and ``-DOCSTART-`` lines start a document and are
+not tokens. Columns are separated by tabs if most lines contain a tab, otherwise by runs of blanks and tabs;
+in a tab-separated file a token may be a blank. This module imports neither torch nor datasets.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ _COMMENT_KEY = re.compile(r"# ?(?:id|sent_id|text|tags|newdoc|newpar)(?:\s|=|$)"
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """How the columns of a file are to be read.
+    """How the columns of a file are read.
 
     Attributes:
         token_column, label_column: counted from 0; negative from the end.
         separator: ``auto``, ``tab`` or ``blank`` (runs of blanks and tabs).
-        comment: what comment lines start with; None = recognised: ``# id``, ``# sent_id``, ``# text``,
-            ``# tags``, ``# newdoc``, ``# newpar``, and ``## `` where the line is no row of the file. A ``#``
-            in the token column is a token.
+        comment: prefix of comment lines; None = recognised: ``# id``, ``# sent_id``, ``# text``, ``# tags``,
+            ``# newdoc``, ``# newpar``, and ``## `` if the line does not have the columns of a row. A ``#`` in
+            the token column is a token.
 
     Raises:
         HarnessError: an unknown separator.
@@ -54,14 +52,14 @@ class ColumnLayout:
 
     @property
     def least(self) -> int:
-        """Fewest columns a row may have."""
+        """Minimum number of columns of a row."""
         return max(2, *(c + 1 if c >= 0 else -c for c in (self.token_column, self.label_column)))
 
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence: its words, one label each, the number of its first line, and its slices
-    (a comment line ``# tags = one two`` before its first word)."""
+    """One sentence: words, their labels, the number of the first line, and slices (from a comment line
+    ``# tags = one two`` before the first word)."""
 
     words: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -71,7 +69,7 @@ class Sentence:
 
 @dataclass(slots=True)
 class Parsed:
-    """What a file holds. ``documents`` counts its ``-DOCSTART-`` lines, ``comments`` its comment lines."""
+    """Content of a file; ``documents`` counts ``-DOCSTART-`` lines, ``comments`` comment lines."""
 
     sentences: list[Sentence] = field(default_factory=list)
     documents: int = 0
@@ -90,12 +88,12 @@ def read_columns(
     with open_text(path, encoding=encoding, notes=notes) as f:
         parsed = parse_lines(f, source=str(path), layout=layout or ColumnLayout())
     if not parsed.sentences:
-        raise HarnessError(f"{path}: no sentences; expected one token and its label a line")
+        raise HarnessError(f"{path}: no sentences; expected one token and its label per line")
     return parsed
 
 
 def parse_lines(lines: Iterable[str], *, source: str, layout: ColumnLayout) -> Parsed:
-    """Parse lines; ``source`` is what error messages call the file."""
+    """Parse lines; ``source`` names the file in error messages."""
     rows = [line.rstrip() for line in lines]
     form = _Form.of(rows, layout)
     parsed, sentence = Parsed(), Sentence()
@@ -121,7 +119,7 @@ def parse_lines(lines: Iterable[str], *, source: str, layout: ColumnLayout) -> P
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A layout together with what the file's rows have in common: the separator and the number of columns."""
+    """A layout with the separator and number of columns that were recognised in the file."""
 
     layout: ColumnLayout
     tab: bool
@@ -145,11 +143,11 @@ class _Form:
         looks_like_row = not self.tab and len(_cut(row, self.tab)) == self.width
         if row.startswith("## "):
             return not looks_like_row
-        # in a file of two columns "# id" is the token # with the label id; wider rows never begin like that
+        # with two columns, "# id" is the token # with the label id; wider rows never look like that
         return _COMMENT_KEY.match(row) is not None and not (looks_like_row and self.width == 2)
 
     def cells(self, row: str) -> tuple[str, str] | None:
-        """Token and label; None where the row does not hold them."""
+        """Token and label; None for a malformed row."""
         cells = _cut(row, self.tab)
         if len(cells) < self.least or (len(cells) != self.width and self.layout.label_column < 0):
             return None
@@ -157,19 +155,19 @@ class _Form:
         return (token.strip() or token, label) if token and label else None
 
     def complaint(self, row: str) -> str:
-        """What is wrong with a row without token and label, and the mend."""
+        """Why a row is malformed, and how to fix it."""
         n, between = len(_cut(row, self.tab)), "tabs" if self.tab else "blanks"
         if n < self.least:
             return (
-                f"has {n} column(s) between {between}, at least {self.least} are needed; mend the line, or "
-                "set task.separator, task.token_column, task.label_column or task.comment"
+                f"has {n} column(s) between {between}, at least {self.least} are needed; correct the line, "
+                "or set task.separator, task.token_column, task.label_column or task.comment"
             )
         if n != self.width and self.layout.label_column < 0:
             return (
-                f"has {n} columns between {between}, most lines have {self.width}; mend the line, or count "
-                "task.label_column from 0"
+                f"has {n} columns between {between}, most lines have {self.width}; correct the line, or "
+                "count task.label_column from 0"
             )
-        return "has an empty token or label; mend the line"
+        return "has an empty token or label; correct the line"
 
 
 def _cut(row: str, tab: bool) -> list[str]:

@@ -1,5 +1,4 @@
-"""The tagging head: dropout and one linear layer over the state of each word (Devlin et al. 2019, section
-5.3)."""
+"""Dropout and a linear layer over the state of each word (Devlin et al. 2019, section 5.3)."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from harness_tasks.tagging.schemes import bridge
 
 
 class TaggingHead(nn.Module):
-    """Labels of the words of a text from the states of its tokens.
+    """Labels of words from the states of tokens.
 
     Args:
         spec: H and the dropout.
         labels: L labels, in the order of the outputs.
-        fallback: label of a word that no token stands for.
+        fallback: label of a word without a token.
         word_pooling: ``first`` or ``mean``, see :func:`harness.data.tokens.word_states`.
-        finish: from an example's labels of words to the value of its prediction; None = they are it.
+        finish: converts an example's labels of words to the value of its prediction; None = unchanged.
     """
 
     def __init__(
@@ -54,8 +53,8 @@ class TaggingHead(nn.Module):
         return {"logits": logits.index_put((rows, words), owned)}
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, int]:
-        """Cross entropy summed over the words with a target, and their number; each word of an example has
-        its target in one window."""
+        """Sum of the cross entropies of the words with a target, and their number. Each word has its target
+        in one window only."""
         targets = batch.targets["labels"]  # (B, W)
         logits = outputs["logits"].float()
         total = cross_entropy(
@@ -64,12 +63,12 @@ class TaggingHead(nn.Module):
         return total, int((targets != IGNORE_INDEX).sum())
 
     def decode(self, outputs: Mapping[str, Tensor], batch: Batch) -> list[Prediction]:
-        """One label a word, read in the window that owns it.
+        """One label per word, predicted in the window that owns the word.
 
-        ``value`` is a list of W labels, or what ``finish`` makes of it, and ``scores`` the W * L logits, word
-        by word; ``extra`` holds ``shape`` [W, L], ``labels``, and, where there are any, ``no_tokens``: the
-        words that the tokenizer deleted, with logits of 0: inside an entity that goes on behind them they
-        belong to it, elsewhere they get the fallback label.
+        ``value`` is a list of W labels, converted by ``finish``, and ``scores`` the W * L logits, word by
+        word; ``extra`` has ``shape`` [W, L], ``labels`` and, if there are any, ``no_tokens``: the words that
+        the tokenizer deleted. Their logits are 0; inside an entity that continues after them they belong to
+        it, elsewhere they get the fallback label.
         """
         logits = outputs["logits"].detach().float().cpu()
         owned = (batch.tokens[-1].word_to_token >= 0).cpu()
@@ -79,7 +78,12 @@ class TaggingHead(nn.Module):
         ]
 
     def _prediction(self, logits: Tensor, owned: Tensor, example: Example) -> Prediction:
-        """From the windows (R, W, L) and (R, W) of one example; W may be padded beyond its words."""
+        """Join the windows (R, W, L) and (R, W) of one example; W may be padded beyond its words.
+
+        Example: owned [[1, 1, 0], [0, 0, 1]] gives row [0, 0, 1]: the logits of words 0 and 1 come from the
+            first
+        window, those of word 2 from the second.
+        """
         n_words = len(example.texts[-1])
         words = torch.arange(n_words)
         row = owned[:, :n_words].int().argmax(dim=0)

@@ -1,4 +1,4 @@
-"""Label schemes for entities, and the one this project computes with.
+"""Label schemes for entities, and their conversion to IOB2.
 
 A label is ``O`` or a prefix and a type, ``B-creative-work``; a bare prefix has the type ``_``.
 
@@ -11,10 +11,16 @@ A label is ``O`` or a prefix and a type, ``B-creative-work``; a bare prefix has 
 ``none``   labels without prefixes, such as parts of speech: no entities
 =========  ==================================================================================================
 
-All are read by one rule, conlleval's: a word continues the entity before it when that one has the same type
-and was not ended (by ``E``, ``L``, ``S``, ``U``), and the word's own prefix is ``I``, ``M``, ``E`` or ``L``;
-every other labelled word begins an entity. So an ill-formed sequence loses no word. Normalised labels are
-IOB2.
+All are read by conlleval's rule: a word continues the preceding entity if that has the same type and was not
+ended (by ``E``, ``L``, ``S``, ``U``), and the word's prefix is ``I``, ``M``, ``E`` or ``L``; every other
+labelled word starts an entity. So no word of an ill-formed sequence is lost. Normalised labels are IOB2.
+Examples::
+
+    words   Ana   Li    saw  New   York  Bo
+    iob1    I-PER I-PER O    I-LOC I-LOC I-PER
+    iob2    B-PER I-PER O    B-LOC I-LOC B-PER
+    bioes   B-PER E-PER O    B-LOC E-LOC S-PER
+    bilou   B-PER L-PER O    B-LOC L-LOC U-PER
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ class Recognised:
 
     Attributes:
         scheme: one of :data:`SCHEMES`.
-        ill_formed: labels that break the scheme's own rule; they are read by conlleval's.
+        ill_formed: number of labels that violate the scheme; they are read by conlleval's rule.
         note: a sentence for the record.
     """
 
@@ -67,10 +73,10 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def recognise(labels: Iterable[Sequence[str]], *, scheme: str = "auto") -> Recognised:
-    """Find the scheme of label sequences, or check the one that was given.
+    """Recognise the scheme of label sequences, or check the given one.
 
     Raises:
-        HarnessError: an unknown scheme, labels outside the given one, or labels of two schemes.
+        HarnessError: an unknown scheme, labels that do not belong to it, or labels of two schemes.
     """
     if scheme not in ("auto", *SCHEMES):
         raise HarnessError(f"task.scheme={scheme}: {did_you_mean(scheme, ('auto', *SCHEMES))}")
@@ -91,10 +97,10 @@ def _note(found: str, asked: str, ill: int, rest: str) -> str:
 
 
 def _from_label_set(known: set[str]) -> str | None:
-    """The scheme where the set of labels already tells; None for B and I alone."""
+    """The scheme, if the set of labels determines it; None if there are only B and I."""
     prefixes = {split_label(label)[0] for label in known if label != OUTSIDE}
     typed = any(split_label(label)[0] and "-" in label for label in known)
-    if "" in prefixes and not typed:  # a lone letter among parts of speech is one of them
+    if "" in prefixes and not typed:  # a bare letter such as "B" among parts of speech is a plain label
         return "none"
     if prefixes & set("LU"):
         return "bilou"
@@ -104,7 +110,7 @@ def _from_label_set(known: set[str]) -> str | None:
 
 
 def _iob1_or_iob2(sequences: Iterable[Sequence[str]]) -> str:
-    """Both are read alike; which rule is broken less often says what the file was meant to be."""
+    """The scheme with fewer violations; both are read alike."""
     kept = list(sequences)
     iob1, iob2 = (sum(_ill_formed(s, scheme) for s in kept) for scheme in ("iob1", "iob2"))
     return "iob1" if iob1 < iob2 else "iob2"
@@ -116,22 +122,23 @@ def _check(known: set[str], scheme: str, *, given: bool) -> None:
     )
     if not wrong:
         return
-    said = f"task.scheme={scheme}" if given else f"the labels look like {scheme}"
+    claim = f"task.scheme={scheme}" if given else f"the labels look like {scheme}"
     which = f"{', '.join(map(repr, wrong[:5]))} {'is' if len(wrong) == 1 else 'are'}"
     raise HarnessError(
-        f"{said}, but {which} neither O nor one of "
-        f"{', '.join(p + '-TYPE' for p in PREFIXES[scheme])}; mend the labels, or set task.scheme (none = "
+        f"{claim}, but {which} neither O nor one of "
+        f"{', '.join(p + '-TYPE' for p in PREFIXES[scheme])}; correct the labels, or set task.scheme (none = "
         "plain labels such as parts of speech) or task.label_column"
     )
 
 
 def _prefix(label: str, scheme: str) -> str:
-    """Never the empty string, which every string contains. Under ``io`` a bare type counts as inside."""
+    """The label's prefix, never "" (which every string contains). With ``io`` a bare type counts as
+    inside."""
     return split_label(label)[0] or ("I" if scheme == "io" else "?")
 
 
 def _ill_formed(labels: Sequence[str], scheme: str) -> int:
-    """Labels of a sequence that the scheme's own rule does not allow where they stand."""
+    """Number of labels of a sequence that violate the scheme at their position."""
     if scheme == "io":
         return 0
     parts = [_canonical(label) for label in labels]
@@ -158,7 +165,7 @@ _RULES = {"iob1": _breaks_iob1, "iob2": _breaks_iob2, "bioes": _breaks_bioes, "b
 
 @cache
 def _canonical(label: str, *, bare: bool = False) -> tuple[str, str]:
-    """Prefix out of B, I, E, S ("" outside) and type; ``bare`` takes a bare type as inside."""
+    """Prefix (B, I, E, S, or "" outside) and type; with ``bare`` a bare type counts as inside."""
     prefix, kind = split_label(label)
     if not prefix:
         return ("I", kind) if bare and kind else ("", "")
@@ -166,11 +173,15 @@ def _canonical(label: str, *, bare: bool = False) -> tuple[str, str]:
 
 
 def entities(labels: Sequence[str], *, bare: bool = False) -> list[Entity]:
-    """Entities as conlleval reads them, in order; well-formed sequences of every scheme come out as meant.
+    """Entities by conlleval's rule, in order.
+
+    Example: B-PER I-PER O I-LOC I-PER gives (PER, 0, 2), (LOC, 3, 4), (PER, 4, 5): I-LOC starts an entity,
+        and
+    I-PER does not continue one of another type.
 
     Args:
-        labels: one label a word, of any scheme but ``none``.
-        bare: take a label without a prefix as inside (``io`` written as ``PER``).
+        labels: one label per word, of any scheme but ``none``.
+        bare: a label without a prefix counts as inside (``io`` written as ``PER``).
     """
     found: list[Entity] = []
     start, prefix, kind = 0, "", ""
@@ -186,13 +197,13 @@ def entities(labels: Sequence[str], *, bare: bool = False) -> list[Entity]:
 
 
 def strict_entities(labels: Sequence[str]) -> list[Entity]:
-    """Entities of an IOB2 sequence that begin with ``B``, as seqeval's strict mode reads them: an ``I`` that
-    continues nothing is no part of any entity."""
+    """Entities of an IOB2 sequence that start with ``B``, as in seqeval's strict mode: an ``I`` that
+    continues no entity is ignored."""
     return [e for e in entities(labels) if labels[e[1]].startswith("B")]
 
 
 def to_iob2(labels: Sequence[str], scheme: str) -> list[str]:
-    """Normalise a sequence of any scheme (``none`` is returned as it is)."""
+    """Convert a sequence of any scheme to IOB2 (``none`` is returned unchanged)."""
     if scheme == "none":
         return list(labels)
     return from_entities(entities(labels, bare=scheme == "io"), len(labels))
@@ -209,16 +220,16 @@ def from_entities(spans: Iterable[Entity], length: int, *, scheme: str = "iob2")
 
 
 def bridge(labels: Sequence[str | None]) -> list[str | None]:
-    """Fill labels of words that could not be read (None) inside an entity: ``B-X None I-X`` is one entity."""
+    """Fill missing labels (None) inside an entity: ``B-X None I-X`` becomes ``B-X I-X I-X``."""
     out = list(labels)
     at = 0
     while at < len(out):
         end = at
         while end < len(out) and out[end] is None:
             end += 1
-        before, behind = (out[at - 1] if at else None), (out[end] if end < len(out) else None)
-        inside = behind is not None and behind.startswith("I-") and before in (behind, f"B-{behind[2:]}")
+        before, after = (out[at - 1] if at else None), (out[end] if end < len(out) else None)
+        inside = after is not None and after.startswith("I-") and before in (after, f"B-{after[2:]}")
         if end > at and inside:
-            out[at:end] = [behind] * (end - at)
+            out[at:end] = [after] * (end - at)
         at = end + 1
     return out

@@ -1,8 +1,8 @@
 """Reading tagged sentences from column files, tables of word and label lists, and hub data sets.
 
-A table (Parquet, JSON lines or a hub data set) has one sentence per row: a list of words and a list of labels,
-as names or numbers. Numbers become the names in the data, else those of ``label_names``. This module imports
-neither torch nor datasets.
+A table (Parquet, JSON lines or a hub data set) has one sentence per row: a list of words and a list of
+labels, as names or numbers. Numbers become the names in the data, else those of ``label_names``. This module
+imports neither torch nor datasets.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SentenceReader:
     Attributes:
         source: files or hub data set.
         layout: of column files.
-        words, labels: columns of tables that hold the lists; None = those of the hub data set, else the first of
-            :data:`WORDS` and :data:`LABELS` that exists.
+        words, labels: columns of tables that hold the lists; None = those of the hub data set, else the first
+            of :data:`WORDS` and :data:`LABELS` that exists.
         label_names: names of numbered labels where the data have none.
     """
 

@@ -57,8 +57,8 @@ class Tagging:
     """One label per word; see :class:`harness.task.Task`.
 
     Gold values and predictions are lists of labels, one per word, in IOB2 for any scheme of the data (plain
-    labels are unchanged). The model can predict the labels of train. Labels that are absent from train stay in
-    the gold of dev and test, count as missed, and are reported.
+    labels are unchanged). The model can predict the labels of train. Labels that are absent from train stay
+    in the gold of dev and test, count as missed, and are reported.
 
     Args:
         name: name of the data set, used in the results path.
@@ -73,8 +73,8 @@ class Tagging:
         word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
             :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
-        data: files, hub data set, splitting and encoding, see :class:`harness.data.source.DataOptions`. ``hub``
-            may set ``words``, ``labels`` (columns) and ``label_names``.
+        data: files, hub data set, splitting and encoding, see :class:`harness.data.source.DataOptions`.
+            ``hub`` may set ``words``, ``labels`` (columns) and ``label_names``.
 
     Raises:
         HarnessError: a value outside its range.

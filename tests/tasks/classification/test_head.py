@@ -61,7 +61,7 @@ def task(tmp_path: Path) -> TextClassification:
 
 @pytest.mark.parametrize("pairs", ["single", "joint", "separate"])
 @pytest.mark.parametrize("pooling", ["mean", "concat", "cls"])
-def test_b20_the_last_batch_of_one_keeps_its_axis(task: TextClassification, pairs: str, pooling: str) -> None:
+def test_the_last_batch_of_one_keeps_its_axis(task: TextClassification, pairs: str, pooling: str) -> None:
     head = task.head(HeadInput(hidden_size=4, pooling=pooling, pooled=False, pairs=pairs, dropout=0.1))
     got = []
     for gold in (["a", "b", "a", "b"], ["a"]):
@@ -98,7 +98,7 @@ def test_pooled_vector_is_used_where_it_was_promised(task: TextClassification) -
     )
     without = ClassificationHead(HeadInput(4, "concat", False, "single", 0.0), task.labels)
     assert without.output.in_features == pooled_size(4, "concat")
-    with pytest.raises(ValueError, match="pooled"):
+    with pytest.raises(ValueError, match="pooler_output"):
         with_pooler(encode(batch), batch)
 
 
@@ -161,7 +161,7 @@ def scored(gold: list[Any], predicted: list[Any], positive: str | None = None) -
     return score({str(i): Prediction(str(p)) for i, p in enumerate(predicted)}, examples, positive=positive)
 
 
-def test_m11_macro_f1_looks_at_the_classes_that_occur() -> None:
+def test_macro_f1_looks_at_the_classes_that_occur() -> None:
     got = scored([0, 0, 1, 1, 2], [0, 1, 1, 1, 2])
     assert got["macro_f1"] == pytest.approx(0.8222, abs=5e-5)
 
@@ -169,11 +169,11 @@ def test_m11_macro_f1_looks_at_the_classes_that_occur() -> None:
 @pytest.mark.parametrize(
     ("gold", "predicted"), [([1] * 4, [1] * 4), ([1, 1, 0, 0], [1] * 4), ([1] * 4, [1, 0, 1, 0])]
 )
-def test_m13_mcc_of_one_class_is_zero_never_nan(gold: list[int], predicted: list[int]) -> None:
+def test_mcc_of_one_class_is_zero_never_nan(gold: list[int], predicted: list[int]) -> None:
     assert scored(gold, predicted)["mcc"] == 0.0
 
 
-def test_m15_accuracy_is_over_examples_not_batches() -> None:
+def test_accuracy_is_over_examples_not_batches() -> None:
     predicted = [1, 1, 0, 0, 1, 1, 1, 0, 1]
     assert scored([1] * 9, predicted)["accuracy"] == pytest.approx(6 / 9)
 

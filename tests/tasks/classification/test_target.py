@@ -118,7 +118,7 @@ def test_places_are_read_with_the_rows(tmp_path: Path) -> None:
             {},
             "the target is word 2 (task.target, counted from 0)",
         ),
-        ("a b,c d,same,0,0\n", {"target": "at"}, "a column for each text"),
+        ("a b,c d,same,0,0\n", {"target": "at"}, "expected 2 column(s), one per text"),
         ("a b,c d,same,0,0\n", {"target": ["at", "place"]}, "no column place (task.target)"),
     ],
 )

@@ -50,7 +50,7 @@ def test_three_files_of_three_formats(tmp_path: Path) -> None:
     assert splits.notes == []
 
 
-def test_d10_an_empty_text_is_refused_with_its_row_or_kept(tmp_path: Path) -> None:
+def test_an_empty_text_is_refused_with_its_row_or_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'text,label\n"line one\nline two",pos\nnull,pos\nNA,neg\n,pos\n')
     with pytest.raises(HarnessError, match=r"a\.csv, line 6: the text .* is empty.*allow_empty"):
         TextClassification(train=path, dev="none", test=path).splits()
@@ -58,7 +58,7 @@ def test_d10_an_empty_text_is_refused_with_its_row_or_kept(tmp_path: Path) -> No
     assert [e.texts[0].text for e in kept] == ["line one\nline two", "null", "NA", ""]
 
 
-def test_d04_windows_line_ends_give_the_same_examples(tmp_path: Path) -> None:
+def test_windows_line_ends_give_the_same_examples(tmp_path: Path) -> None:
     lines = "DESC:def What is it ?\nHUM:ind Who is she ?\n" * 10
     unix, windows = (
         TextClassification(train=write(tmp_path / name, text)).splits()
@@ -88,7 +88,7 @@ def test_limit_takes_part_of_each_split_but_fits_all_classes(tmp_path: Path) -> 
     assert task.labels == ["a", "b"]
 
 
-def test_d08_a_label_that_train_lacks_stays_gold_and_is_reported(tmp_path: Path) -> None:
+def test_a_label_that_train_lacks_stays_gold_and_is_reported(tmp_path: Path) -> None:
     task = TextClassification(
         train=write(tmp_path / "a.csv", BASE),
         dev="none",
@@ -103,7 +103,7 @@ def test_d08_a_label_that_train_lacks_stays_gold_and_is_reported(tmp_path: Path)
     )
 
 
-def test_d23_weights_and_singletons(tmp_path: Path) -> None:
+def test_weights_and_singletons(tmp_path: Path) -> None:
     assert balanced(["a", "b", "c"], {"a": 8, "b": 2}) == [0.625, 2.5, 1.0]
     rows = "text,label\n" + "x,a\n" * 8 + "y,b\nz,b\n"
     train = write(tmp_path / "a.csv", rows)

@@ -214,7 +214,7 @@ def test_tags_of_a_question_are_a_list_of_texts(tmp_path: Path) -> None:
     path.write_text(json.dumps(row) + "\n")
     assert read_questions([path])[0].tags == ("one",)
     path.write_text(json.dumps({**row, "tags": "one"}) + "\n")
-    with pytest.raises(HarnessError, match="tags is 'one'"):
+    with pytest.raises(HarnessError, match="tags='one': expected list"):
         read_questions([path])
 
 

@@ -124,7 +124,7 @@ def test_an_answer_in_two_windows_is_a_target_in_both() -> None:
     assert values(task().row_targets(e, windows(e, joint=False))) == [(2, 3), (0, 1), (-100, -100)]
 
 
-def test_d19_no_answer_is_null_and_an_answer_on_the_first_word_is_not() -> None:
+def test_no_answer_is_null_and_an_answer_on_the_first_word_is_not() -> None:
     t = task(unanswerable=True)
     a, b = example("Oak grows slowly.", "Oak", key="a"), example("Oak grows slowly.", None, key="b")
     rows = [make_row(a.texts[1], range(4), question=a.texts[0])]
@@ -225,7 +225,7 @@ def test_question_and_specials_are_never_an_answer() -> None:
     assert {n["text"] for n in got.extra["nbest"]} == {"oak", "elm", "oak elm"}
 
 
-def test_b20_a_word_counts_only_in_the_window_that_owns_it() -> None:
+def test_a_word_counts_only_in_the_window_that_owns_it() -> None:
     t = task()
     e = example(CONTEXT, "very slowly")
     rows = windows(e, joint=False)
@@ -242,7 +242,7 @@ def test_b20_a_word_counts_only_in_the_window_that_owns_it() -> None:
     assert (got.value, got.scores[0]) == ("grows very", 10.0)
 
 
-def test_b20_a_span_that_its_owner_cuts_off_counts_where_it_is_whole() -> None:
+def test_a_span_that_its_owner_cuts_off_counts_where_it_is_whole() -> None:
     t = task()
     e = example(
         CONTEXT, "grows very slowly"
@@ -258,7 +258,7 @@ def test_b20_a_span_that_its_owner_cuts_off_counts_where_it_is_whole() -> None:
     )  # "grows" alone, 17, belongs to its owner
 
 
-def test_b20_a_last_batch_of_one_keeps_its_axis() -> None:
+def test_a_last_batch_of_one_keeps_its_axis() -> None:
     t = task()
     head = t.head(spec("separate"))
     predictions = []
@@ -281,7 +281,7 @@ def test_b20_a_last_batch_of_one_keeps_its_axis() -> None:
     assert [p.value for p in head.decode(out, batch)] == ["oak"]
 
 
-def test_d19_null_wins_only_beyond_the_threshold() -> None:
+def test_null_wins_only_beyond_the_threshold() -> None:
     e = example("oak elm", "oak")
     batch = as_batch(task(unanswerable=True), [(e, [make_row(e.texts[1], range(2))])], joint=False)
     out = outputs_of([[2.0, 0.0]], [[2.0, 0.0]], null=5.0)

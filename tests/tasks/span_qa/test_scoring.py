@@ -22,14 +22,14 @@ M01 = [
 
 
 @pytest.mark.parametrize(("prediction", "gold", "normalized", "exact", "overlap"), M01)
-def test_m01_only_ascii_punctuation_is_deleted_and_articles_after_it(
+def test_only_ascii_punctuation_is_deleted_and_articles_after_it(
     prediction: str, gold: str, normalized: tuple[str, str], exact: int, overlap: float
 ) -> None:
     assert (normalize(prediction), normalize(gold)) == normalized
     assert best(prediction, [gold]) == (exact, overlap)
 
 
-def test_m03_the_best_gold_answer_counts() -> None:
+def test_the_best_gold_answer_counts() -> None:
     golds = ["river bridge", "Blue River", "bridge"]
     assert [round(f1("blue river bridge", g), 4) for g in golds] == [0.8, 0.8, 0.5]
     exact, overlap = best("blue river bridge", golds)
@@ -37,7 +37,7 @@ def test_m03_the_best_gold_answer_counts() -> None:
     assert overlap == pytest.approx(0.8, abs=1e-12)
 
 
-def test_m05_a_literal_word_is_no_empty_answer_and_a_missing_one_counts_nothing() -> None:
+def test_a_literal_word_is_no_empty_answer_and_a_missing_one_counts_nothing() -> None:
     golds: dict[str, list[str]] = {"a": ["Oak"], "b": [], "c": ["Elm"]}
     scores = _scores({"a": "Oak", "b": "unanswerable"}, golds)
     assert scores["exact_match"] == pytest.approx(1 / 3)
@@ -57,7 +57,7 @@ def _scores(predictions: dict[str, str], golds: dict[str, list[str]]) -> dict[st
     ("prediction", "gold", "by_char", "by_word"),
     [("서울에서", "서울", 0.6667, 0.0), ("1950년 6월", "1950년", 0.8333, 0.6667)],
 )
-def test_m07_korquad_counts_characters(prediction: str, gold: str, by_char: float, by_word: float) -> None:
+def test_korquad_counts_characters(prediction: str, gold: str, by_char: float, by_word: float) -> None:
     exact, overlap = best(prediction, [gold], unit="char")
     assert exact == 0
     assert round(overlap, 4) == by_char
@@ -88,7 +88,7 @@ def _example(key: str, *golds: str) -> Example:
     return Example(key, (Text.from_string("q"), Text.from_string("Oak Elm")), {"answers": answers})
 
 
-def test_m05_the_task_refuses_a_missing_prediction() -> None:
+def test_the_task_refuses_a_missing_prediction() -> None:
     with pytest.raises(HarnessError, match=r"1 of 2 questions have no prediction, the first is 'b'"):
         _task().score({"a": Prediction("Oak")}, [_example("a", "Oak"), _example("b", "Elm")])
 
@@ -105,7 +105,7 @@ def test_scores_are_means_over_questions_of_values_that_can_be_had() -> None:
     assert scores["f1"] == pytest.approx(5 / 9)
 
 
-def test_d19_scores_of_v2_with_and_without_answer() -> None:
+def test_scores_of_v2_with_and_without_answer() -> None:
     examples = [_example("a", "Oak"), _example("b")]
     task = _task(unanswerable=True)
     right = task.score({"a": Prediction("Oak"), "b": Prediction("")}, examples)

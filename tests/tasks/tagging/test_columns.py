@@ -23,13 +23,13 @@ def labels(parsed: Parsed) -> list[list[str]]:
     return [s.labels for s in parsed.sentences]
 
 
-def test_d01_separator_lines_of_blanks_and_tabs() -> None:
+def test_separator_lines_of_blanks_and_tabs() -> None:
     parsed = parse("Mira B-PER\nsmiled O\n   \nOslo B-LOC\nrained O\n\t\n")
     assert words(parsed) == [["Mira", "smiled"], ["Oslo", "rained"]]
     assert labels(parsed) == [["B-PER", "O"], ["B-LOC", "O"]]
 
 
-def test_d02_docstart_blocks_are_counted_and_are_no_sentences() -> None:
+def test_docstart_blocks_are_counted_and_are_no_sentences() -> None:
     start = "-DOCSTART- -X- -X- O\n\n"
     parsed = parse(f"{start}\nKara NNP I-NP B-PER\nran VBD I-VP O\n\n\n{start}Yes UH O O\n\n")
     assert words(parsed) == [["Kara", "ran"], ["Yes"]]
@@ -42,7 +42,7 @@ def test_docstart_without_blank_lines_around_it() -> None:
     assert words(parsed) == [["a"], ["b"]]
 
 
-def test_d04_windows_line_ends(tmp_path: Path) -> None:
+def test_windows_line_ends(tmp_path: Path) -> None:
     raw = b"Anu B-PER\r\nleft O\r\n\r\nin O\r\nLima B-LOC\r\n"
     (tmp_path / "crlf").write_bytes(raw)
     (tmp_path / "lf").write_bytes(raw.replace(b"\r\n", b"\n"))

@@ -109,7 +109,7 @@ def test_loss_without_any_target_is_zero_and_has_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_b05_a_word_that_the_tokenizer_deleted(pooling: str) -> None:
+def test_a_word_that_the_tokenizer_deleted(pooling: str) -> None:
     # [CLS] ana runs [SEP]: the zero-width space in the middle has no token
     row = tokenized_window([-1, 0, 2, -1], [1, -1, 2], values=[2, 1, 0, 2])
     head = identity_head(word_pooling=pooling)
@@ -120,7 +120,7 @@ def test_b05_a_word_that_the_tokenizer_deleted(pooling: str) -> None:
     assert len(prediction.scores) == 9
 
 
-def test_b07_pieces_of_a_word_give_one_label() -> None:
+def test_pieces_of_a_word_give_one_label() -> None:
     # [CLS] wash ##ington d . c . [SEP] with the pieces after the first all looking like beginnings
     row = tokenized_window([-1, 0, 0, 1, 1, 1, 1, -1], [1, 3], values=[0, 1, 1, 2, 1, 1, 1, 0])
     gold = ["B-PER", "I-PER"]
@@ -142,7 +142,7 @@ def test_mean_reads_all_pieces() -> None:
     ]
 
 
-def test_b20_a_last_batch_of_one_word() -> None:
+def test_a_last_batch_of_one_word() -> None:
     head = identity_head()
     single = (example(["x"]), [tokenized_window([-1, 0, -1], [1], values=[0, 1, 0])])
     predictions = []

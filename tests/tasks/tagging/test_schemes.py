@@ -28,7 +28,7 @@ def test_schemes_are_recognised_and_normalised(scheme: str) -> None:
     assert entities(labels) == SPANS
 
 
-def test_d06_iob1_neighbours_of_one_type() -> None:
+def test_iob1_neighbours_of_one_type() -> None:
     tags = ["I-MISC", "B-MISC", "I-MISC", "O"]
     assert recognise([tags]).scheme == "iob1"
     iob2 = to_iob2(tags, "iob1")

@@ -21,7 +21,7 @@ LABELS = ["O", "B-A", "I-A", "B-B", "I-B", "B-c-d", "I-c-d"]
         (["B-A", "I-A", "O", "B-B"], ["B-A", "I-B", "O", "B-B"], 0.4, 0.5),
     ],
 )
-def test_m09_both_readings_by_name(
+def test_both_readings_by_name(
     gold: list[str], predicted: list[str], lenient: float, strict: float
 ) -> None:
     scores = score_spans([gold], [predicted])
@@ -29,7 +29,7 @@ def test_m09_both_readings_by_name(
     assert scores["strict_span_f1"] == pytest.approx(strict)
 
 
-def test_d08_a_label_unknown_to_training_counts_as_missed() -> None:
+def test_a_label_unknown_to_training_counts_as_missed() -> None:
     scores = score_spans([["B-PER", "O"], ["B-LOC", "O"]], [["B-PER", "O"], ["O", "O"]])
     assert (scores["span_precision"], scores["span_recall"]) == (1.0, 0.5)
     assert scores["span_f1"] == pytest.approx(0.6667, abs=1e-4)

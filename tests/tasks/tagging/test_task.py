@@ -66,7 +66,7 @@ def test_scheme_is_recognised_over_all_splits_and_normalised(tmp_path: Path) -> 
     assert splits.report["ill_formed_labels"] == 1
 
 
-def test_d08_labels_absent_from_train_stay_gold_and_are_reported(tmp_path: Path) -> None:
+def test_labels_absent_from_train_stay_gold_and_are_reported(tmp_path: Path) -> None:
     train = "Bea B-PER\nsat O\n"
     write(tmp_path, train=train, dev=train, test="Bea B-PER\nsat O\n\nRome B-LOC\nsat O\n")
     task, splits = read(tmp_path)
@@ -94,7 +94,7 @@ def test_no_dev_and_limit(tmp_path: Path) -> None:
     write(tmp_path, train=TRAIN, dev=TRAIN, test=TRAIN)
     _, splits = read(tmp_path, dev="none", limit=1)
     assert [len(part) for _, part in splits.items()] == [1, 0, 1]
-    assert "dev: none, as asked" in splits.notes
+    assert "dev: none, as requested" in splits.notes
     with pytest.raises(HarnessError, match=r"task\.test=none"):
         read(tmp_path, test="none")
 

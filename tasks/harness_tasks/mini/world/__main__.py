@@ -1,4 +1,5 @@
-"""Writes the files of the mini world: ``python -m harness_tasks.mini.world [FOLDER]``; default: the bundled ones."""
+"""Writes the files of the mini world: ``python -m harness_tasks.mini.world [FOLDER]``; default: the bundled
+ones."""
 
 from __future__ import annotations
 

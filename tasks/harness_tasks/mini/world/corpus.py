@@ -89,7 +89,8 @@ class MiniCorpus:
         return self.draw.one([t for t in self._topics if t.name != topic.name])
 
     def report(self) -> list[TaggedTokens]:
-        """Facts about two or three entities, some stated twice, sometimes followed by questions with their answers."""
+        """Facts about two or three entities, some stated twice, sometimes followed by questions with their
+        answers."""
         draw = self.draw
         told = self._facts()
         out = [self._tell(fact, told) for fact in told]
