@@ -309,7 +309,7 @@ def test_no_answer_wins_by_the_members_own_margin() -> None:
 
 def test_spans_of_another_context_are_refused() -> None:
     wrong = Prediction("x", (), {"nbest": [{"text": "paris", "start": 0, "end": 5, "score": 1.0}]})
-    with pytest.raises(HarnessError, match="another context"):
+    with pytest.raises(HarnessError, match="do not match the context"):
         joined_spans([wrong, wrong])
 
 
