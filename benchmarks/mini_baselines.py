@@ -1,12 +1,12 @@
-"""What simple means reach in the mini world, and what its corpus is: ``python -m benchmarks.mini_baselines``.
+"""Baselines of the mini tasks, and statistics of their corpus: ``python -m benchmarks.mini_baselines``.
 
-Prints the tables of docs/mini.md as Markdown: some two minutes on one core. Skip-gram vectors (Mikolov et al.
-2013, by gensim) are trained on the bundled corpus; classifiers are softmax regressions,
+Prints the tables of docs/mini.md as Markdown, in about two minutes on one core. Skip-gram vectors (Mikolov et
+al. 2013, by gensim) are trained on the bundled corpus; classifiers are softmax regressions,
 
     minimise  sum_i -log softmax(x_i W)[y_i] + l2 / 2 |W|^2
 
-whose ``l2`` has the best accuracy on dev. Scores are those of test. The last table asks how far reading the
-wrong thing goes: the length of a text, the place of a word, the order of sentences.
+where ``l2`` is selected on dev by accuracy. Scores are on test. The last table has shortcut baselines: the
+length of a text, the position of a word, the order of sentences.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SPLITS = ("train", "dev", "test")
 WIDTH, PASSES = 100, 10
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 AROUND = 4
-"""How many words on either side of the word of mini_sense are its context."""
+"""Number of context words on either side of the target word of mini_sense."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of a table: ``slices`` are the tags whose score stands beside that of all examples."""
+class BaselineRow:
+    """A line of a table: the score on all examples, and on the slices shown beside it."""
 
     task: str
     read: str
@@ -78,7 +78,7 @@ def fit(x: csr_matrix, y: NDArray[np.int64], *, classes: int, l2: float) -> Floa
 
 
 def classify(x: Sequence[csr_matrix], gold: Sequence[Sequence[str]]) -> list[str]:
-    """Labels of test. ``x`` and ``gold`` are those of train, dev and test; a constant feature is added."""
+    """Predicted labels of test. ``x`` and ``gold`` are those of train, dev and test; a bias is added."""
     train, dev, test = (csr_matrix(hstack([part, np.ones((part.shape[0], 1))])) for part in x)
     labels = sorted(set(gold[0]))
     y = np.array([labels.index(label) for label in gold[0]])
@@ -92,7 +92,7 @@ def classify(x: Sequence[csr_matrix], gold: Sequence[Sequence[str]]) -> list[str
 
 
 def marks(parts: Sequence[Sequence[Iterable[str]]]) -> list[csr_matrix]:
-    """Counts of the marks (words, say) of every row of train, dev and test; none for marks train lacks."""
+    """Counts of the features (such as words) of each row of train, dev and test; unseen ones are ignored."""
     index = {mark: i for i, mark in enumerate(sorted({m for row in parts[0] for m in row}))}
     return [_counts(rows, index) for rows in parts]
 
@@ -121,11 +121,11 @@ def row(
     score: Callable[[list[int]], float],
     tags: Sequence[Sequence[str]],
     show: Sequence[str] = (),
-) -> Row:
-    """A line; ``score`` gets the numbers of the examples of test that count."""
+) -> BaselineRow:
+    """A line of a table; ``score`` gets the indices of the test examples to score."""
     chosen = {tag: [i for i, own in enumerate(tags) if tag in own] for tag in show}
     slices = {tag: score(rows) for tag, rows in chosen.items()}
-    return Row(task, read, score(list(range(len(tags)))), slices)
+    return BaselineRow(task, read, score(list(range(len(tags)))), slices)
 
 
 def _right(said: Sequence[str], gold: Sequence[str], rows: list[int]) -> float:
@@ -164,7 +164,7 @@ def mean_vector(words: Sequence[str]) -> Floats:
 
 
 def corpus_table() -> list[tuple[str, str]]:
-    """What the corpus is: descriptions and values."""
+    """Statistics of the corpus: descriptions and values."""
     lines = [line for part in documents() for line in part]
     words = Counter(word for line in lines for word in line)
     lower: Counter[str] = Counter()
@@ -207,7 +207,7 @@ def _slope(counts: Counter[str], most: int) -> float:
 
 
 def _sources(n: int = 20_000) -> str:
-    """Shares of the words of n clauses by where they come from; words of two senses are not counted."""
+    """Shares of the words of n clauses by topic; ambiguous words are not counted."""
     world = lexicon()
     owners = topic_words()
     grammar = Grammar(Draw("baselines"), world)
@@ -233,7 +233,7 @@ def topic_words() -> dict[str, str]:
 # ---- mini_topic
 
 
-def topic_rows() -> list[Row]:
+def topic_rows() -> list[BaselineRow]:
     splits = generate.topic_examples()
     parts = [splits[split] for split in SPLITS]
     words = [[e.text.lower().split() for e in part] for part in parts]
@@ -249,13 +249,13 @@ def topic_rows() -> list[Row]:
 
 def _topic_row(
     parts: Sequence[list[Labelled]], read: str, x: list[csr_matrix], *, show: Sequence[str]
-) -> Row:
+) -> BaselineRow:
     gold = [[e.label for e in part] for part in parts]
     score = partial(_right, classify(x, gold), gold[2])
     return row("`mini_topic` accuracy", read, score=score, tags=[e.tags for e in parts[2]], show=show)
 
 
-def topic_shortcuts() -> list[Row]:
+def topic_shortcuts() -> list[BaselineRow]:
     splits = generate.topic_examples()
     parts = [splits[split] for split in SPLITS]
     line = partial(_topic_row, parts)
@@ -283,7 +283,7 @@ def topic_shortcuts() -> list[Row]:
 # ---- mini_sense
 
 
-def sense_rows() -> list[Row]:
+def sense_rows() -> list[BaselineRow]:
     splits = generate.sense_examples()
     parts = [splits[split] for split in SPLITS]
     line = partial(_sense_row, parts)
@@ -305,7 +305,9 @@ def sense_rows() -> list[Row]:
     ]
 
 
-def _sense_row(parts: Sequence[list[Pair]], read: str, x: list[csr_matrix], *, show: Sequence[str]) -> Row:
+def _sense_row(
+    parts: Sequence[list[Pair]], read: str, x: list[csr_matrix], *, show: Sequence[str]
+) -> BaselineRow:
     gold = [[e.label for e in part] for part in parts]
     score = partial(_right, classify(x, gold), gold[2])
     return row("`mini_sense` accuracy", read, score=score, tags=[e.tags for e in parts[2]], show=show)
@@ -326,7 +328,7 @@ def _cosine(u: Floats, v: Floats) -> float:
     return float(u @ v / max(float(np.linalg.norm(u) * np.linalg.norm(v)), 1e-12))
 
 
-def sense_shortcuts() -> list[Row]:
+def sense_shortcuts() -> list[BaselineRow]:
     splits = generate.sense_examples()
     parts = [splits[split] for split in SPLITS]
     line = partial(_sense_row, parts)
@@ -356,8 +358,8 @@ def _shared(pair: Pair) -> int:
     return len(first & second)
 
 
-def _second_sense(test: Sequence[Pair]) -> Row:
-    """Says ``same`` where the second sentence has the frequent sense, as the makers of the pairs know."""
+def _second_sense(test: Sequence[Pair]) -> BaselineRow:
+    """Predict ``same`` if the second sentence has the frequent sense (known from its construction)."""
     rare = [("sense:rare" in p.tags) == (p.label == "same") for p in test]
     said = ["different" if second else "same" for second in rare]
     read = "whether the second sentence has the word's rarer sense (known)"
@@ -368,7 +370,7 @@ def _second_sense(test: Sequence[Pair]) -> Row:
 # ---- mini_ner and mini_pos
 
 
-def tagging_rows() -> list[Row]:
+def tagging_rows() -> list[BaselineRow]:
     ner, pos = generate.ner_examples(), generate.pos_examples()
     names = partial(_tagging_row, "`mini_ner` F1", [ner[split] for split in SPLITS])
     parts = partial(_tagging_row, "`mini_pos` accuracy", [pos[split] for split in SPLITS])
@@ -387,7 +389,7 @@ def tagging_rows() -> list[Row]:
     ]
 
 
-def _tagging_row(task: str, parts: Sequence[list[Tagged]], read: str, *, show: Sequence[str]) -> Row:
+def _tagging_row(task: str, parts: Sequence[list[Tagged]], read: str, *, show: Sequence[str]) -> BaselineRow:
     names = "ner" in task
     gold = [[[t.entity if names else t.pos for t in e.tokens] for e in part] for part in parts]
     forms = [[[t.form for t in e.tokens] for e in part] for part in parts]
@@ -409,7 +411,7 @@ def _tagging_row(task: str, parts: Sequence[list[Tagged]], read: str, *, show: S
 
 
 def _word_marks(words: list[str], what: Sequence[str]) -> list[list[str]]:
-    """Marks of every word: words around it, capitals around it, its last two to four letters."""
+    """Features of each word: words and capitals around it, its last two to four letters."""
     out = []
     for i, word in enumerate(words):
         near = {j: words[i + j] for j in range(-2, 3) if 0 <= i + j < len(words)}
@@ -423,7 +425,7 @@ def _word_marks(words: list[str], what: Sequence[str]) -> list[list[str]]:
 
 
 def _window_vectors(words: list[str]) -> list[Floats]:
-    """For every word the vectors of five words around it, end to end."""
+    """For each word the concatenated vectors of a window of five words."""
     none = [np.zeros(WIDTH)] * 2
     padded = [*none, *map(vector, words), *none]
     return [np.concatenate(padded[i : i + 5]) for i in range(len(words))]
@@ -432,7 +434,7 @@ def _window_vectors(words: list[str]) -> list[Floats]:
 # ---- mini_qa
 
 
-def qa_rows() -> list[Row]:
+def qa_rows() -> list[BaselineRow]:
     test = generate.qa_examples()["test"]
     show = ["pronoun", "distractor:denied", "verb:other", "verb:same"]
     plain = [_end(_sharing(e, alike=False)) for e in test]
@@ -443,7 +445,9 @@ def qa_rows() -> list[Row]:
     ]
 
 
-def _qa_row(read: str, test: Sequence[Asked], said: Sequence[str], *, show: Sequence[str] = ()) -> Row:
+def _qa_row(
+    read: str, test: Sequence[Asked], said: Sequence[str], *, show: Sequence[str] = ()
+) -> BaselineRow:
     score = partial(_right, said, [e.answer for e in test])
     return row("`mini_qa` exact match", read, score=score, tags=[e.tags for e in test], show=show)
 
@@ -492,11 +496,11 @@ def _end(sentence: str) -> str:
     return " ".join(words[start:])
 
 
-def qa_shortcuts() -> list[Row]:
+def qa_shortcuts() -> list[BaselineRow]:
     splits = generate.qa_examples()
     test, train = splits["test"], splits["train"]
     usual = _usual_places(train)
-    out: list[Row] = []
+    out: list[BaselineRow] = []
     for read, at in (("first", 0), ("last", -1)):
         said = [_end(generate.sentences(e.context)[at]) for e in test]
         out.append(_qa_row(f"the end of the {read} sentence", test, said))
@@ -510,7 +514,7 @@ def qa_shortcuts() -> list[Row]:
     ]
     for read, fits in kinds:
         chances = [_chance(e, fits) for e in test]
-        out.append(Row("`mini_qa` right sentence", f"drawn from {read}", float(np.mean(chances)), {}))
+        out.append(BaselineRow("`mini_qa` right sentence", f"drawn from {read}", float(np.mean(chances)), {}))
     return out
 
 
@@ -554,7 +558,7 @@ def _chance(asked: Asked, fits: Callable[[Asked, str], bool]) -> float:
     return 1 / len(places) if _place(asked) in places else 0.0
 
 
-def _print_rows(makers: Sequence[Callable[[], list[Row]]]) -> None:
+def _print_rows(makers: Sequence[Callable[[], list[BaselineRow]]]) -> None:
     """A table; a task that stands above already is left out."""
     print("\n| task | what is read | all | slices |\n| --- | --- | --- | --- |")
     above = ""
