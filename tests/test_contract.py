@@ -17,7 +17,7 @@ from harness.records.predictions import read_predictions
 from harness.strategies.strategy import Strategy
 from harness.training.assemble import Assembly, assemble
 from harness.training.dataloader import collate, make_items, split_by_tokens
-from harness.training.optim import Rates, check_partition, parameter_groups
+from harness.training.optim import check_partition, parameter_groups
 from harness.training.run import restore, run_cell
 from harness.training.sequences import Sequences
 from harness.training.trainer import fit, make_trainer, predict
@@ -125,7 +125,7 @@ def test_layer_groups_partition_the_encoder(whole: Encoder) -> None:
     held = [id(p) for _, ps in groups for p in ps]
     assert sorted(held) == sorted({id(p) for p in whole.parameters()})
     optimizer_groups = parameter_groups(
-        whole, [], strategy=Strategy("full", "encoder"), rates=Rates(lr=1.0, weight_decay=0.1)
+        whole, [], strategy=Strategy("full", "encoder"), lr=1.0, weight_decay=0.1
     )
     check_partition(optimizer_groups, whole)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.core.optimization import lr_factor
 from harness.errors import HarnessError
 
-SLANT = 32
-"""Ratio between the highest and the lowest learning rate of the slanted triangle (Howard & Ruder 2018)."""
 TINY = 1e-9
 """Keeps denominators away from zero."""
 
@@ -92,7 +91,7 @@ class Recipe:
         weight_decay, betas, eps: of AdamW.
         warmup: share of the budget over which the learning rate rises linearly.
         schedule: decay after the warmup: ``linear``, ``cosine`` or ``constant``. Or ``slanted``: the slanted
-            triangle of Howard & Ruder 2018 (equation 3), from lr / :data:`SLANT` up to lr and back down.
+            triangle of Howard & Ruder 2018 (equation 3), from lr / 32 up to lr and back down.
         max_grad_norm: gradient clipping; None = off.
         epochs: passes over the corpus when no budget is given.
     """
@@ -108,21 +107,8 @@ class Recipe:
 
     def lr_factor(self, used: float) -> float:
         """Factor of the learning rate at the share ``used`` of the budget; positive at the start."""
-        if self.schedule == "slanted":
-            return _slanted(min(1.0, used), peak=max(TINY, self.warmup))
-        if used < self.warmup:
-            return max(used / self.warmup, 1e-3)
-        left = (1 - used) / max(TINY, 1 - self.warmup)
-        if self.schedule == "linear":
-            return max(0.0, left)
-        if self.schedule == "cosine":
-            return 0.5 * (1 - math.cos(math.pi * max(0.0, left)))
-        if self.schedule == "constant":
-            return 1.0
-        raise HarnessError(f"encoder.schedule={self.schedule}: expected linear, cosine or constant")
-
-
-def _slanted(used: float, *, peak: float) -> float:
-    # peak=0.1: used 0 -> height 0 (lr/32), 0.1 -> height 1 (lr), 0.55 -> height 0.5, 1 -> height 0 (lr/32)
-    height = used / peak if used < peak else (1 - used) / max(TINY, 1 - peak)
-    return (1 + height * (SLANT - 1)) / SLANT
+        if self.schedule not in ("slanted", "linear", "cosine", "constant"):
+            raise HarnessError(f"encoder.schedule={self.schedule}: expected linear, cosine or constant")
+        share = min(1.0, used) if self.schedule == "slanted" else used
+        factor = lr_factor(self.schedule, share, warmup=self.warmup, total=1, resolution=TINY)
+        return max(factor, 1e-3) if self.schedule != "slanted" and used < self.warmup else factor

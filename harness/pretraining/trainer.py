@@ -21,6 +21,7 @@ import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from torch import nn
 
+from harness.core.optimization import split_weight_decay
 from harness.errors import HarnessError
 from harness.pretraining.base import AnyObjective, Outcome, Run, TrainingBatch
 from harness.pretraining.budget import Budget, TrainingProgress
@@ -162,9 +163,7 @@ class PretrainModule(pl.LightningModule):
         recipe = self.objective.recipe
         groups: list[dict[str, object]] = []
         for parameters, factor in self.objective.param_groups(self.model):
-            trained = [p for p in parameters if p.requires_grad]
-            # biases and norms are vectors: no weight decay
-            matrices, vectors = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
+            matrices, vectors = split_weight_decay(parameters)
             groups += [
                 {"params": matrices, "weight_decay": recipe.weight_decay, "factor": factor},
                 {"params": vectors, "weight_decay": 0.0, "factor": factor},

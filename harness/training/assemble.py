@@ -17,7 +17,7 @@ from harness.task import HeadInput, Splits, Task
 from harness.training.dataloader import Batching, HarnessData, Item, Share, all_examples, make_items
 from harness.training.encoding import Encoding, encode, make_adapter
 from harness.training.module import Training, TransferModel
-from harness.training.optim import Rates, total_steps
+from harness.training.optim import total_steps
 from harness.training.sequences import Sequences
 
 
@@ -112,7 +112,8 @@ def training_plan(cell: Cell, *, n_train: int) -> Training:
     """Optimizer and schedule of a run over ``n_train`` examples."""
     optimizer, trainer = cell.optimizer, cell.trainer
     return Training(
-        rates=Rates(lr=optimizer.lr, weight_decay=optimizer.weight_decay),
+        lr=optimizer.lr,
+        weight_decay=optimizer.weight_decay,
         betas=(optimizer.betas[0], optimizer.betas[1]),
         eps=optimizer.eps,
         schedule=cell.schedule.name,

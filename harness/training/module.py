@@ -25,14 +25,15 @@ from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
 from harness.training.features import Layers, pick_layers
-from harness.training.optim import Rates, check_partition, frozen_groups, lr_lambda, parameter_groups
+from harness.training.optim import check_partition, frozen_groups, lr_lambda, parameter_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How the model trains: rates, AdamW's constants, schedule and clipping."""
+    """Hyperparameters of training: AdamW, schedule and clipping."""
 
-    rates: Rates
+    lr: float
+    weight_decay: float
     betas: tuple[float, float]
     eps: float
     schedule: str
@@ -256,9 +257,15 @@ class TransferModel(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         plan = self.training_plan
-        groups = parameter_groups(self.encoder, self.task_parts, strategy=self.strategy, rates=plan.rates)
+        groups = parameter_groups(
+            self.encoder,
+            self.task_parts,
+            strategy=self.strategy,
+            lr=plan.lr,
+            weight_decay=plan.weight_decay,
+        )
         check_partition(groups, self)
-        # foreach and fused kernels round differently on different builds; single-tensor is the reference
+        # foreach and fused kernels round differently from build to build; the default on the CPU is single-tensor
         optimizer = torch.optim.AdamW(groups, betas=plan.betas, eps=plan.eps)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer,

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
+from harness.core.optimization import lr_factor, split_weight_decay
 from harness.encoders.base import Encoder
 from harness.strategies.strategy import Strategy
 
 CARRIED, NO_DECAY = "encoder.", ".no_decay"
-SLANT_RATIO = 32
-"""How much smaller the lowest rate of a slanted triangle is than the highest (Howard & Ruder 2018)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """The numbers param groups are made from: the base rate and the weight decay of matrices."""
-
-    lr: float
-    weight_decay: float
 
 
 def parameter_groups(
-    encoder: Encoder | None, rest: Iterable[nn.Module], *, strategy: Strategy, rates: Rates
+    encoder: Encoder | None,
+    rest: Iterable[nn.Module],
+    *,
+    strategy: Strategy,
+    lr: float,
+    weight_decay: float,
 ) -> list[dict[str, Any]]:
-    """Optimizer groups: an exact partition of the trainable parameters, biases and norms without decay.
+    """Optimizer groups: an exact partition of the trainable parameters.
 
     Args:
-        encoder: what was carried over; None or frozen gives no group of its own.
+        encoder: the transferred encoder; None or frozen gives no groups.
         rest: mix, body and head.
-        strategy: decides the rate of the carried part.
-        rates: base rate and weight decay.
+        strategy: sets the learning rates of the encoder's layers.
+        lr: base learning rate.
+        weight_decay: of matrices; biases and norms have none.
 
     Returns:
         torch param groups with ``name``, ``lr``, ``weight_decay`` and ``params``; bottom layer first.
@@ -44,29 +41,23 @@ def parameter_groups(
         groups = encoder.layer_groups()
         for depth, (name, parameters) in enumerate(groups):
             below_top = len(groups) - 1 - depth
-            named.append((f"{CARRIED}{name}", layer_lr(strategy, rates.lr, below_top), parameters))
+            named.append((f"{CARRIED}{name}", layer_lr(strategy, lr, below_top), parameters))
     seen = {id(p) for _, _, ps in named for p in ps}
     others = unique(p for module in rest for p in module.parameters() if id(p) not in seen)
-    named.append(("task", rates.lr, others))
-    return [g for name, lr, ps in named for g in _split_decay(name, lr, ps, rates.weight_decay)]
+    named.append(("task", lr, others))
+    out = []
+    for name, rate, parameters in named:
+        decayed, undecayed = split_weight_decay(parameters)
+        parts = ((name, decayed, weight_decay), (f"{name}{NO_DECAY}", undecayed, 0.0))
+        out += [{"name": n, "params": ps, "lr": rate, "weight_decay": wd} for n, ps, wd in parts if ps]
+    return out
 
 
 def layer_lr(strategy: Strategy, lr: float, below_top: int) -> float:
-    """Rate of a carried layer ``below_top`` layers below the top one: the strategy's own or the base rate,
-    times ``layer_decay`` for each layer downwards."""
-    own = strategy.lr if strategy.lr is not None else lr * (strategy.relative_lr or 1.0)
-    return own * (strategy.layer_decay or 1.0) ** below_top
-
-
-def _split_decay(
-    name: str, lr: float, parameters: Sequence[nn.Parameter], weight_decay: float
-) -> list[dict[str, Any]]:
-    trainable = [p for p in parameters if p.requires_grad]
-    # biases and the scales of norms are the parameters with fewer than two axes, whatever their name
-    decayed = [p for p in trainable if p.ndim >= 2]
-    spared = [p for p in trainable if p.ndim < 2]
-    parts = ((name, decayed, weight_decay), (f"{name}{NO_DECAY}", spared, 0.0))
-    return [{"name": n, "params": ps, "lr": lr, "weight_decay": wd} for n, ps, wd in parts if ps]
+    """Learning rate of an encoder layer ``below_top`` layers below the top one: the strategy's, or the base
+    rate, times ``layer_decay`` per layer."""
+    top = strategy.lr if strategy.lr is not None else lr * (strategy.relative_lr or 1.0)
+    return top * (strategy.layer_decay or 1.0) ** below_top
 
 
 def unique(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
@@ -74,56 +65,44 @@ def unique(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     return list({id(p): p for p in parameters}.values())
 
 
-def check_partition(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
-    """Raise AssertionError unless the groups hold every trainable parameter of ``model`` exactly once."""
-    held = [id(p) for g in groups for p in g["params"]]
-    wanted = {id(p) for p in model.parameters() if p.requires_grad}
+def check_partition(groups: Sequence[Mapping[str, Any]], model: nn.Module) -> None:
+    """Raise AssertionError unless the groups contain every trainable parameter of ``model`` exactly once."""
+    grouped = Counter(id(p) for g in groups for p in g["params"])
+    trainable = {id(p) for p in model.parameters() if p.requires_grad}
     names = {id(p): n for n, p in model.named_parameters()}
-    twice = [names.get(i, "?") for i in set(held) if held.count(i) > 1]
-    missing = [names[i] for i in wanted - set(held)]
-    extra = [names.get(i, "a parameter outside the model") for i in set(held) - wanted]
+    twice = [names.get(i, "?") for i, count in grouped.items() if count > 1]
+    missing = [names[i] for i in trainable - grouped.keys()]
+    extra = [names.get(i, "a parameter outside the model") for i in grouped.keys() - trainable]
     if twice or missing or extra:
         raise AssertionError(f"groups: twice {twice}, missing {missing}, not trainable {extra}")
 
 
 def frozen_groups(names: Sequence[str], *, strategy: Strategy, epoch: int) -> set[str]:
-    """Names of the optimizer groups that do not move in ``epoch`` (from 0).
+    """Names of the optimizer groups that are frozen in ``epoch``.
 
     Args:
-        names: of all groups, as :func:`parameter_groups` gives them: bottom layer first.
-        strategy: says what thaws when.
-        epoch: of training.
+        names: of all groups in the order of :func:`parameter_groups`: bottom layer first.
+        strategy: decides which groups are unfrozen when.
+        epoch: from 0.
     """
     layers = list(dict.fromkeys(n.removesuffix(NO_DECAY) for n in names if n.startswith(CARRIED)))
-    moving = strategy.unfrozen_groups(len(layers), epoch=epoch)
-    held = set(layers[: len(layers) - moving])
-    return {n for n in names if n.removesuffix(NO_DECAY) in held}
+    unfrozen = strategy.unfrozen_groups(len(layers), epoch=epoch)
+    frozen = set(layers[: len(layers) - unfrozen])
+    return {n for n in names if n.removesuffix(NO_DECAY) in frozen}
 
 
 def total_steps(examples: int, batch_size: int, epochs: int) -> int:
-    """Optimiser steps of a run; a last batch that is not full is a step."""
+    """Optimizer steps of a run; a last batch that is not full counts as a step."""
     return math.ceil(examples / batch_size) * epochs
 
 
 def lr_lambda(step: int, *, name: str, total: int, warmup: float) -> float:
-    """Factor of the rate at ``step`` (from 0): linear warm-up over ``floor(warmup * total)`` steps, then
-    ``constant``, ``linear`` to 0 after the last step, or ``cosine`` (half a wave) to 0; or ``slanted``.
+    """Factor of the learning rate at ``step`` (from 0), see :func:`harness.core.optimization.lr_factor`.
 
-    The slanted triangle (Howard & Ruder 2018, equation 3) rises from 1/32 in its first ``warmup * total``
-    steps, one at least, and falls back to 1/32 over all others.
+    Args:
+        step: optimizer step.
+        name: of the schedule.
+        total: steps of the run.
+        warmup: share of the steps; ``floor(warmup * total)`` steps, for a slanted triangle at least one.
     """
-    first = math.floor(warmup * total)
-    if name == "slanted":
-        cut = max(1, first)
-        p = step / cut if step < cut else (total - step) / max(1, total - cut)
-        return (1 + min(1.0, max(0.0, p)) * (SLANT_RATIO - 1)) / SLANT_RATIO
-    if step < first:
-        return step / first
-    left = (total - step) / max(1, total - first)
-    if name == "constant":
-        return 1.0
-    if name == "linear":
-        return max(0.0, left)
-    if name == "cosine":
-        return 0.5 * (1 - math.cos(math.pi * min(1.0, max(0.0, left))))
-    raise ValueError(f"schedule {name!r}")
+    return lr_factor(name, step, warmup=math.floor(warmup * total), total=total, resolution=1)

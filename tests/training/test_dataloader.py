@@ -1,4 +1,4 @@
-"""Steps, micro-batches and the sequences an encoder is asked for."""
+"""Steps, micro-batches and the distinct sequences of a task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def items_of(lengths: list[int]) -> list[Item]:
 
 
 @given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=200), size=st.integers(1, 17))
-def test_an_epoch_sees_every_example_once(lengths: list[int], size: int) -> None:
+def test_an_epoch_contains_every_example_once(lengths: list[int], size: int) -> None:
     items = items_of(lengths)
     steps = step_order(items, batch_size=size, seed=1, epoch=0)
     assert Counter(i for step in steps for i in step) == Counter(range(len(items)))
@@ -35,7 +35,10 @@ def test_an_epoch_sees_every_example_once(lengths: list[int], size: int) -> None
 
 def test_order_is_a_function_of_seed_and_epoch() -> None:
     items = items_of([i % 13 + 1 for i in range(100)])
-    order = lambda seed, epoch: step_order(items, batch_size=8, seed=seed, epoch=epoch)  # noqa: E731
+
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return step_order(items, batch_size=8, seed=seed, epoch=epoch)
+
     assert order(0, 0) == order(0, 0)
     assert order(0, 0) != order(0, 1)
     assert order(0, 0) != order(1, 0)
@@ -51,7 +54,7 @@ def test_steps_hold_examples_of_similar_length() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=40), budget=st.integers(1, 200))
-def test_micro_batches_keep_to_the_budget_and_lose_nothing(lengths: list[int], budget: int) -> None:
+def test_micro_batches_stay_within_the_token_limit_and_are_complete(lengths: list[int], budget: int) -> None:
     items = items_of(lengths)
     parts = split_by_tokens(items, range(len(items)), max_length=budget)
     assert Counter(i for part in parts for i in part) == Counter(range(len(items)))
@@ -60,8 +63,8 @@ def test_micro_batches_keep_to_the_budget_and_lose_nothing(lengths: list[int], b
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_evaluation_sees_every_example_once_also_a_last_one_alone(size: int) -> None:
-    """Case B20."""
+def test_evaluation_contains_every_example_once(size: int) -> None:
+    """Also where the last batch has a single example."""
     items = items_of([3, 1, 2, 5, 4])
     batching = Batching(batch_size=4, eval_batch_size=size, max_length=None, seed=0)
     data = HarnessData({"test": items}, batching=batching, pad={})
@@ -69,7 +72,7 @@ def test_evaluation_sees_every_example_once_also_a_last_one_alone(size: int) -> 
     assert sorted(seen) == ["0", "1", "2", "3", "4"]
 
 
-def test_a_shared_context_is_one_sequence_and_its_windows_meet_each_question() -> None:
+def test_a_shared_context_is_one_sequence_and_its_windows_are_paired_with_each_question() -> None:
     context = Text.from_string("one long context of words")
     examples = [Example(str(i), (Text.from_string(f"question {i}"), context), None) for i in range(3)]
     apart = Sequences.of(examples, joint=False)
@@ -81,12 +84,12 @@ def test_a_shared_context_is_one_sequence_and_its_windows_meet_each_question() -
     assert len(Sequences.of(examples, joint=True).items) == 3
 
 
-def test_rows_of_an_example_are_aligned_over_its_texts() -> None:
+def test_a_single_window_is_repeated_for_each_window_of_the_other_text() -> None:
     question, first, second = row(1), row(2), row(3)
     assert align_rows([[question], [first, second]]) == [(question, first), (question, second)]
 
 
-def test_sequences_fingerprint_knows_words_and_order() -> None:
+def test_the_fingerprint_depends_on_words_and_order() -> None:
     def of(*texts: Text) -> str:
         return Sequences.of([Example("x", (t,), None) for t in texts], joint=False).fingerprint()
 

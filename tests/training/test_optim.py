@@ -9,7 +9,6 @@ from torch import nn
 from harness.errors import HarnessError
 from harness.strategies.strategy import Strategy
 from harness.training.optim import (
-    Rates,
     check_partition,
     frozen_groups,
     lr_lambda,
@@ -17,11 +16,11 @@ from harness.training.optim import (
     total_steps,
 )
 
-RATES = Rates(lr=1e-3, weight_decay=0.01)
+RATES = {"lr": 1e-3, "weight_decay": 0.01}
 
 
 class Layers(nn.Module):
-    """A stand-in with the one method that grouping needs."""
+    """A minimal encoder with the one method that grouping needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +36,7 @@ def groups_of(strategy: Strategy) -> tuple[nn.Module, list[dict]]:
     model = nn.ModuleDict({"encoder": Layers(), "head": nn.Linear(4, 2)})
     if strategy.frozen:
         model["encoder"].requires_grad_(False)
-    groups = parameter_groups(model["encoder"], [model["head"]], strategy=strategy, rates=RATES)
+    groups = parameter_groups(model["encoder"], [model["head"]], strategy=strategy, **RATES)
     check_partition(groups, model)
     return model, groups
 
@@ -59,7 +58,7 @@ def test_groups_are_an_exact_partition(strategy: Strategy) -> None:
     assert any(g["name"].startswith("encoder") for g in groups) != strategy.frozen
 
 
-def test_rates_follow_the_strategy() -> None:
+def test_learning_rates_follow_the_strategy() -> None:
     rate = {g["name"]: g["lr"] for g in groups_of(Strategy("decay", "encoder", layer_decay=0.5))[1]}
     assert rate["encoder.layer_2"] == 1e-3
     assert rate["encoder.layer_1"] == 5e-4
@@ -71,8 +70,8 @@ def test_rates_follow_the_strategy() -> None:
     assert relative["encoder.embeddings"] == pytest.approx(1e-4)
 
 
-def test_biases_and_norms_are_spared_whatever_their_name() -> None:
-    """Case B16."""
+def test_biases_and_norms_have_no_weight_decay() -> None:
+    """Decided by shape, not by name: GPT-2's names differ from BERT's."""
 
     class Block(nn.Module):
         def __init__(self) -> None:
@@ -84,28 +83,28 @@ def test_biases_and_norms_are_spared_whatever_their_name() -> None:
             return [("embeddings", list(self.parameters()))]
 
     block, score = Block(), nn.Linear(4, 2, bias=False)
-    groups = parameter_groups(block, [score], strategy=Strategy("full", "encoder"), rates=RATES)
+    groups = parameter_groups(block, [score], strategy=Strategy("full", "encoder"), **RATES)
     names = {id(p): n for n, p in [*block.named_parameters(), ("score.weight", score.weight)]}
-    spared = {names[id(p)] for g in groups if g["weight_decay"] == 0 for p in g["params"]}
+    undecayed = {names[id(p)] for g in groups if g["weight_decay"] == 0 for p in g["params"]}
     decayed = {names[id(p)] for g in groups if g["weight_decay"] > 0 for p in g["params"]}
-    assert spared == {"ln_1.weight", "ln_1.bias", "c_attn.bias", "ln_f.weight", "ln_f.bias"}
+    assert undecayed == {"ln_1.weight", "ln_1.bias", "c_attn.bias", "ln_f.weight", "ln_f.bias"}
     assert decayed == {"wte.weight", "c_attn.weight", "score.weight"}
 
 
-def test_a_tied_table_is_in_one_group_with_its_own_rate() -> None:
-    """Case B24."""
+def test_a_tied_embedding_table_is_in_one_group_with_its_learning_rate() -> None:
+    """A parameter in two groups would be rejected by torch."""
     encoder, head = Layers(), nn.Linear(4, 5, bias=False)
     head.weight = encoder.table.weight
     strategy = Strategy("slow", "encoder", relative_lr=0.1)
-    groups = parameter_groups(encoder, [head], strategy=strategy, rates=RATES)
-    holding = [g for g in groups if any(p is head.weight for p in g["params"])]
-    assert [g["lr"] for g in holding] == [pytest.approx(1e-4)]
+    groups = parameter_groups(encoder, [head], strategy=strategy, **RATES)
+    groups_with_table = [g for g in groups if any(p is head.weight for p in g["params"])]
+    assert [g["lr"] for g in groups_with_table] == [pytest.approx(1e-4)]
     torch.optim.AdamW(groups)
     distinct = {id(p) for m in (encoder, head) for p in m.parameters()}
     assert sum(len(g["params"]) for g in groups) == len(distinct)
 
 
-def test_partition_check_sees_what_is_wrong() -> None:
+def test_the_partition_check_names_what_is_wrong() -> None:
     model = nn.Linear(2, 2)
     good = {"params": list(model.parameters()), "lr": 1.0, "weight_decay": 0.0}
     check_partition([good], model)
@@ -115,13 +114,12 @@ def test_partition_check_sees_what_is_wrong() -> None:
         check_partition([good, {**good, "params": [model.weight]}], model)
 
 
-def test_total_steps_count_the_short_last_batch() -> None:
-    """Case B18."""
+def test_total_steps_count_an_incomplete_last_batch() -> None:
     assert total_steps(103, 10, 3) == 33
     assert total_steps(103, 40, 3) == 9
     factor = [lr_lambda(t, name="linear", total=33, warmup=0.1) for t in range(33)]
-    wanted = {0: 0.0, 1: 1 / 3, 3: 1.0, 30: 0.1, 31: 0.066667, 32: 0.033333}
-    assert {t: factor[t] for t in wanted} == pytest.approx(wanted, abs=1e-6)
+    expected = {0: 0.0, 1: 1 / 3, 3: 1.0, 30: 0.1, 31: 0.066667, 32: 0.033333}
+    assert {t: factor[t] for t in expected} == pytest.approx(expected, abs=1e-6)
 
 
 @given(
@@ -146,7 +144,7 @@ def test_schedules_stay_in_range_and_never_stop_early(name: str, total: int, war
         ({"transfer": "encoder", "realtive_lr": 0.1}, "relative_lr"),
     ],
 )
-def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
+def test_invalid_strategies_are_rejected(bad: dict, word: str) -> None:
     with pytest.raises(HarnessError, match=word):
         Strategy.parse({"name": "x", **bad})
 
@@ -158,12 +156,12 @@ def test_points_outside_the_space_are_refused(bad: dict, word: str) -> None:
         (55, 0.00515625), (99, 0.000420139),
     ],
 )  # fmt: skip
-def test_u01_the_slanted_triangle_is_the_papers(step: int, rate: float) -> None:
+def test_the_slanted_triangle_has_the_published_values(step: int, rate: float) -> None:
     assert 0.01 * lr_lambda(step, name="slanted", total=100, warmup=0.1) == pytest.approx(rate, abs=1e-9)
 
 
 @pytest.mark.parametrize("total", [1, 2, 8, 15, 19])
-def test_u02_a_slanted_triangle_of_few_steps_stays_in_its_bounds(total: int) -> None:
+def test_a_slanted_triangle_of_few_steps_stays_in_bounds(total: int) -> None:
     rates = [0.01 * lr_lambda(t, name="slanted", total=total, warmup=0.1) for t in range(total)]
     assert all(0.01 / 32 - 1e-12 <= rate <= 0.01 for rate in rates)
     assert rates[0] == pytest.approx(0.0003125)
@@ -171,7 +169,7 @@ def test_u02_a_slanted_triangle_of_few_steps_stays_in_its_bounds(total: int) -> 
         assert rates[1] == pytest.approx(0.01)
 
 
-def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
+def test_gradual_unfreezing_unfreezes_one_group_per_epoch() -> None:
     layers = ["emb", "rnn0", "rnn1", "rnn2"]
     names = [n for layer in layers for n in (f"encoder.{layer}", f"encoder.{layer}.no_decay")]
     names += ["task", "task.no_decay"]
@@ -187,11 +185,11 @@ def test_u04_gradual_unfreezing_frees_one_group_an_epoch() -> None:
     assert len(both) == 6
 
 
-def test_after_a_number_of_epochs_everything_thaws() -> None:
+def test_all_groups_are_unfrozen_after_the_given_number_of_epochs() -> None:
     names = ["encoder.a", "encoder.b", "task"]
     strategy = Strategy.parse({"name": "lp_ft", "transfer": "encoder", "unfreeze": 2})
-    held = [frozen_groups(names, strategy=strategy, epoch=e) for e in range(4)]
-    assert held == [{"encoder.a", "encoder.b"}, {"encoder.a", "encoder.b"}, set(), set()]
+    frozen = [frozen_groups(names, strategy=strategy, epoch=e) for e in range(4)]
+    assert frozen == [{"encoder.a", "encoder.b"}, {"encoder.a", "encoder.b"}, set(), set()]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +201,6 @@ def test_after_a_number_of_epochs_everything_thaws() -> None:
         ({"transfer": "nothing", "unfreeze": 1}, "no transferred part is trained"),
     ],
 )
-def test_thaw_is_refused_where_it_says_nothing(config: dict[str, object], word: str) -> None:
+def test_unfreeze_is_rejected_where_it_has_no_effect(config: dict[str, object], word: str) -> None:
     with pytest.raises(HarnessError, match=word):
         Strategy.parse({"name": "s", **config})
