@@ -98,7 +98,8 @@ def _trained_words(table: VectorTable, sentences: Sequence[Sentence]) -> dict[st
     words = sorted((w for w, n in counts.items() if rows[w] or n >= MIN_COUNT), key=lambda w: (-counts[w], w))
     if not words:
         raise HarnessError(
-            "strategy.adapt: no word of the training texts has a vector or occurs twice; remove strategy.adapt"
+            "strategy.adapt: no word of the training texts has a vector or occurs twice; "
+            "remove strategy.adapt"
         )
     return {w: counts[w] for w in words}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _count = number(low=1, whole=True)
 _from_zero = number(low=0, whole=True)
-_RECIPE: dict[str, Check] = {
+_RECIPE: dict[str, Check[Any]] = {
     "lr": number(low=0),
     "weight_decay": number(low=0),
     "betas": lambda key, value: tuple(betas(key, value)),

@@ -83,7 +83,7 @@ class SentenceReader:
         return {w: counts[w] for w in words[: self.max_words]}
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Check[object]] = {
     **dict.fromkeys(("dim", "window", "negative", "batch", "min_count", "minn", "maxn", "buckets"), _count),
     **dict.fromkeys(("lr", "min_lr"), number(low=1e-9, high=10)),
     **dict.fromkeys(("x_max", "squares", "epochs"), number(low=1e-9)),
