@@ -233,7 +233,7 @@ def test_mixed_layers_agree_between_cache_and_encoder(tmp_path: Path, layers: st
 
 
 def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> None:
-    """Case B22."""
+    """A frozen encoder is in eval mode while the head is training."""
     built = assembled(tmp_path, "mini_bert", "frozen", "mini_topic", "feature_cache_gb=0")
     model = built.model
     assert (model.encoder.training, model.head.training) == (False, True)

@@ -17,8 +17,8 @@ from harness.data.source import DataSource, by_role
 from harness.data.tables import DataTable, ReadOptions, read_table
 from harness.errors import HarnessError
 
-D10 = 'text,label\n"line one\nline two",pos\n"she said ""hi"", twice",neg\nnull,pos\nNA,neg\n,pos\n'
-D12 = 'sentence\tlabel\n"Quoted start never closed\t0\nplain line\t1\nanother "quote" inside\t0\n'
+CSV = 'text,label\n"line one\nline two",pos\n"she said ""hi"", twice",neg\nnull,pos\nNA,neg\n,pos\n'
+TSV = 'sentence\tlabel\n"Quoted start never closed\t0\nplain line\t1\nanother "quote" inside\t0\n'
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -31,14 +31,14 @@ def column(table: DataTable, name: str) -> list[object]:
 
 
 def test_csv_keeps_line_breaks_quotes_and_words_that_look_like_missing_values(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path / "a.csv", D10))
+    table = read_table(write(tmp_path / "a.csv", CSV))
     assert column(table, "text") == ["line one\nline two", 'she said "hi", twice', "null", "NA", ""]
     assert column(table, "label") == ["pos", "neg", "pos", "neg", "pos"]
     assert table.where(1).endswith("a.csv, line 4")
 
 
 def test_tsv_reads_quotes_as_text(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path / "a.tsv", D12))
+    table = read_table(write(tmp_path / "a.tsv", TSV))
     texts = ['"Quoted start never closed', "plain line", 'another "quote" inside']
     assert column(table, "sentence") == texts
     assert column(table, "label") == ["0", "1", "0"]
@@ -49,9 +49,9 @@ def test_quoting_is_an_option_of_tsv(tmp_path: Path) -> None:
     assert column(read_table(path, ReadOptions(quoting=True)), "text") == ["two\nlines"]
 
 
-@pytest.mark.parametrize("content", [D10, D12], ids=["csv", "tsv"])
+@pytest.mark.parametrize("content", [CSV, TSV], ids=["csv", "tsv"])
 def test_line_ends_mark_and_compression_change_nothing(tmp_path: Path, content: str) -> None:
-    name = "a.csv" if content is D10 else "a.tsv"
+    name = "a.csv" if content is CSV else "a.tsv"
     paths = [tmp_path / kind for kind in ("lf", "crlf", "bom", "zip")]
     for p in paths:
         p.mkdir()

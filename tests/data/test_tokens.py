@@ -31,7 +31,7 @@ def test_mask_comes_from_the_length_and_not_from_a_pad_id() -> None:
 
 
 def test_last_true_finds_the_last_real_unit_wherever_the_padding_is() -> None:
-    """Case B01."""
+    """Left padding must not make the last token wrong."""
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 1, 1]]).bool()
     hidden = torch.tensor([7, 11, 13, 17])
     assert hidden[last_true(mask)].tolist() == [13, 17, 17, 17]
@@ -40,7 +40,7 @@ def test_last_true_finds_the_last_real_unit_wherever_the_padding_is() -> None:
 @pytest.mark.parametrize("pads", [0, 2, 10])
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_concat_pooling_looks_at_real_units_only(pads: int, side: str) -> None:
-    """Case U08."""
+    """Padding must not enter the maximum or the mean."""
     real = torch.tensor([[1.0, -1.0], [3.0, -5.0]])
     padding = torch.full((pads, 2), 99.0)
     states = torch.cat([padding, real] if side == "left" else [real, padding])[None]

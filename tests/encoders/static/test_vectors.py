@@ -297,5 +297,5 @@ def test_windows_cover_everything_and_every_unit_has_one_owner(n: int, room: int
 
 
 def test_windows_without_room() -> None:
-    with pytest.raises(HarnessError, match="increase trainer.max_length"):
+    with pytest.raises(HarnessError, match=r"increase trainer\.max_length"):
         windows(5, 0, 0)

@@ -13,7 +13,7 @@ from harness.task import Prediction
 from harness_tasks.span_qa.scoring import FROM_STATS, best, example_stats, f1, normalize, per_question
 from harness_tasks.span_qa.task import SpanQA
 
-M01 = [
+ANSWERS = [
     ("an apple", "Apple.", ("apple", "apple"), 1, 1.0),
     ("The  Eiffel-Tower!", "eiffel tower", ("eiffeltower", "eiffel tower"), 0, 0.0),
     ("1939–1945", "1939-1945", ("1939–1945", "19391945"), 0, 0.0),
@@ -21,7 +21,7 @@ M01 = [
 ]
 
 
-@pytest.mark.parametrize(("prediction", "gold", "normalized", "exact", "overlap"), M01)
+@pytest.mark.parametrize(("prediction", "gold", "normalized", "exact", "overlap"), ANSWERS)
 def test_only_ascii_punctuation_is_deleted_and_articles_after_it(
     prediction: str, gold: str, normalized: tuple[str, str], exact: int, overlap: float
 ) -> None:

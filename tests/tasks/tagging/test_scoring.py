@@ -21,9 +21,7 @@ LABELS = ["O", "B-A", "I-A", "B-B", "I-B", "B-c-d", "I-c-d"]
         (["B-A", "I-A", "O", "B-B"], ["B-A", "I-B", "O", "B-B"], 0.4, 0.5),
     ],
 )
-def test_both_readings_by_name(
-    gold: list[str], predicted: list[str], lenient: float, strict: float
-) -> None:
+def test_both_readings_by_name(gold: list[str], predicted: list[str], lenient: float, strict: float) -> None:
     scores = score_spans([gold], [predicted])
     assert scores["span_f1"] == pytest.approx(lenient)
     assert scores["strict_span_f1"] == pytest.approx(strict)
