@@ -87,9 +87,9 @@ def main() -> None:
         from harness.core.resolvers import register
         from harness.training.run import run_cell
     except ImportError:  # modules in one folder
-        from harness.cell import run_cell  # type: ignore[no-redef, import-not-found]
-        from harness.resolve import prepare  # type: ignore[no-redef, import-not-found]
-        from harness.resolvers import register  # type: ignore[no-redef, import-not-found]
+        from harness.cell import run_cell  # type: ignore[no-redef]
+        from harness.resolve import prepare  # type: ignore[no-redef]
+        from harness.resolvers import register  # type: ignore[no-redef]
 
     register()
     visits = Visits(modules=arguments.modules)

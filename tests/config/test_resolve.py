@@ -162,7 +162,7 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("strategy.lr", "abc", "expected a number"),
         ("strategy.layer_decay", "2", "between"),
         ("encoder.recipe", "5", "settings by name"),
-        ("logger.mode", "foo", "valid"),
+        ("trainer.strategy", "dpp", "did you mean ddp"),
         ("trainer.devices", "0", ">= 1"),
         ("strategy.transfer", "nothing_at_all", "nothing"),
     ],

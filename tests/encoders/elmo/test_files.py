@@ -62,7 +62,7 @@ def test_folders_that_are_no_model(tmp_path: Path) -> None:
     assert elmo_files(given, tmp_path)["weights"].name == "weights.hdf5"
     for path in folder.glob("*.hdf5"):
         path.unlink()
-    with pytest.raises(HarnessError, match=r"holds no \*weights\*.hdf5 \(but options.json\)"):
+    with pytest.raises(HarnessError, match=r"contains no \*weights\*.hdf5 \(but options.json\)"):
         elmo_files({"path": folder}, tmp_path)
 
 
