@@ -40,7 +40,8 @@ from fastai.text.models.core import get_language_model, get_text_classifier, mas
 from harness.data.text import Text
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, pool
-from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, load, load_language_model, write_fastai
+from harness.encoders.awd_lstm.checkpoint import write_fastai
+from harness.encoders.awd_lstm.encoder import IDS, AwdLstmEncoder, load, load_language_model
 from harness.encoders.awd_lstm.fastai_rules import BOS, fastai_tokens
 
 SPECIALS = ["xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj"]

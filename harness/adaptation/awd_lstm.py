@@ -29,7 +29,16 @@ from harness.adaptation.trainer import (
 from harness.data.text import Text
 from harness.encoders.awd_lstm.checkpoint import write_model
 from harness.encoders.awd_lstm.encoder import AwdLstmEncoder
-from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
+from harness.encoders.awd_lstm.fastai_rules import (
+    BOS,
+    MAJ,
+    REP,
+    UNKNOWN,
+    UP,
+    WREP,
+    FastaiToken,
+    fastai_tokens,
+)
 from harness.encoders.awd_lstm.model import AwdLstmLM, Dropouts, Hidden
 from harness.encoders.config import EncoderConfig
 from harness.pretraining.base import EvalResult
@@ -92,8 +101,8 @@ class ContinuedWordLM(WordLM, ContinuedObjective[AwdLstmLM, Hidden]):
         if vocabulary.task:
             self._extend_vocabulary(train)
         self.unknown = vocabulary.ids.get(UNKNOWN, len(vocabulary.words))
-        self.begin = vocabulary.number(BOS)
-        self.word_ids = vocabulary.ids | {w: vocabulary.number(w) for w in vocabulary.extend([])}
+        self.begin = vocabulary.id_of(BOS)
+        self.word_ids = vocabulary.ids | {w: vocabulary.id_of(w) for w in vocabulary.extend([])}
         self.train, self.test = ([self.to_ids(*tokens) for tokens in part] for part in (train, test))
         self.tokens_per_epoch = sum(map(len, self.train))
         self.batch_rows = self.job.items_per_step(max(1, self.tokens_per_epoch // BPTT))
@@ -105,7 +114,7 @@ class ContinuedWordLM(WordLM, ContinuedObjective[AwdLstmLM, Hidden]):
         tokens = [t for t in fastai_tokens(text.text) if not self._is_unknown_marker(t)]
         return [t.text for t in tokens], count_word_starts(text.text, [t.end for t in tokens])
 
-    def _is_unknown_marker(self, token: Token) -> bool:
+    def _is_unknown_marker(self, token: FastaiToken) -> bool:
         marker = token.marker and token.text in (UP, MAJ, REP, WREP)
         return marker and not self.encoder.vocabulary.known(token.text)
 

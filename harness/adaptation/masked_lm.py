@@ -44,10 +44,10 @@ class ContinuedMaskedLM(TransformerObjective):
 
     def set_special_tokens(self, model: PreTrainedModel) -> None:
         tokenizer = self.tokenizer
-        # the template of a single text, such as [CLS] text [SEP]: slot.text is 0 for the text itself
-        text_slot = next(i for i, slot in enumerate(tokenizer.single.slots) if slot.text == 0)
-        self.prefix = [i for slot in tokenizer.single.slots[:text_slot] for i in slot.ids]
-        self.suffix = [i for slot in tokenizer.single.slots[text_slot + 1 :] for i in slot.ids]
+        # the template of a single text, such as [CLS] text [SEP]: part.text is 0 for the text itself
+        text_slot = next(i for i, part in enumerate(tokenizer.single.parts) if part.text == 0)
+        self.prefix = [i for part in tokenizer.single.parts[:text_slot] for i in part.ids]
+        self.suffix = [i for part in tokenizer.single.parts[text_slot + 1 :] for i in part.ids]
         self.mask, self.padding = self._mask_id(), tokenizer.pad_id
         special = {*self.prefix, *self.suffix, self.mask, self.padding}
         special |= set() if tokenizer.unknown is None else {tokenizer.unknown}

@@ -1,4 +1,4 @@
-"""Attention flow: a question and a context read each other.
+"""Attention flow between a question and a context.
 
 With contextual states ``h_t`` of the context and ``u_j`` of the question, both from one shared BiLSTM
 (Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", section 2; the shared encoder and
@@ -26,15 +26,15 @@ from harness.errors import HarnessError
 
 
 class AttentionFlow(Body):
-    """See the module's formulas.
+    """Bidirectional attention flow (formulas in the module docstring).
 
     Args:
-        input_size: H of the states that come in.
-        hidden_size: LSTM units each direction; the states that come out are twice as wide.
-        dropout: of the input of both LSTMs and of the reduction, in training only.
+        input_size: H, width of the input states.
+        hidden_size: LSTM units per direction; the output states are twice as wide.
+        dropout: on the input of both LSTMs and of the reduction, in training only.
 
     Raises:
-        HarnessError: a size or a rate outside its range; or, in ``forward``, anything but two texts.
+        HarnessError: a size or rate out of range; or, in ``forward``, a number of texts other than two.
     """
 
     pooling = "max"
@@ -45,7 +45,7 @@ class AttentionFlow(Body):
         if hidden_size < 1:
             raise HarnessError(f"body.hidden_size={hidden_size}: must be at least 1")
         if not 0 <= dropout < 1:
-            raise HarnessError(f"body.dropout={dropout}: must lie in [0, 1)")
+            raise HarnessError(f"body.dropout={dropout}: must be in [0, 1)")
         self.hidden_size = 2 * hidden_size
         self.dropout = nn.Dropout(dropout)
         self.contextual = MaskedLSTM(input_size, hidden_size=hidden_size)
@@ -56,10 +56,10 @@ class AttentionFlow(Body):
     def forward(
         self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
     ) -> tuple[EncoderOutput, ...]:
-        """(B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden_size) and (B, Sc, 2 hidden_size), zero at padding."""
+        """Map (B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden_size) and (B, Sc, 2 hidden_size), zero at padding."""
         if len(encoded) != 2 or len(tokens) != 2:
             raise HarnessError(
-                "body=attention_flow needs two texts encoded apart (question and context): "
+                "body=attention_flow needs two texts encoded separately (question and context): "
                 "use a task over pairs with encoder.pairs=separate, or body=none or body=bilstm"
             )
         question, context = (
@@ -72,23 +72,26 @@ class AttentionFlow(Body):
 
 
 class FlowAttention(nn.Module):
-    """Both directions of attention over one similarity matrix; D is the width of both sides' states."""
+    """Both directions of attention over one similarity matrix; D is the width of the states of both texts."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        # a common bias would cancel in both softmaxes, so there is none
+        # no bias: a common bias cancels in both softmaxes
         self.weight = nn.Parameter(torch.empty(3, width).uniform_(-1, 1) / (3 * width) ** 0.5)
 
     def similarity(self, question: Tensor, context: Tensor) -> Tensor:
-        """(B, Sq, D) and (B, Sc, D) to (B, Sc, Sq), without a tensor of four axes."""
+        """Map (B, Sq, D) and (B, Sc, D) to (B, Sc, Sq), without a four-dimensional intermediate tensor."""
         of_context, of_question, of_both = self.weight
         product = (context * of_both) @ question.transpose(1, 2)
-        return product + (context @ of_context)[:, :, None] + (question @ of_question)[:, None, :]
+        similarity: Tensor = (
+            product + (context @ of_context)[:, :, None] + (question @ of_question)[:, None, :]
+        )
+        return similarity
 
     def forward(
         self, question: Tensor, context: Tensor, *, question_mask: Tensor, context_mask: Tensor
     ) -> Tensor:
-        """[h; a; h * a; h * b] of each context token.
+        """Compute [h; a; h * a; h * b] of each context token.
 
         Args:
             question: (B, Sq, D), zero at padding.
@@ -99,7 +102,7 @@ class FlowAttention(nn.Module):
             (B, Sc, 4 D)
         """
         similarity = self.similarity(question, context)
-        # not -inf: a row without any token then attends to zeros, where -inf would give NaN
+        # not -inf, which would give NaN for a row without tokens; with the lowest number it attends to zeros
         lowest = torch.finfo(similarity.dtype).min
         similarity = similarity.masked_fill(~question_mask[:, None, :], lowest)
         attended = torch.softmax(similarity, dim=2).to(question.dtype) @ question

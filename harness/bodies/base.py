@@ -1,4 +1,4 @@
-"""What a body is: states of each text in, states of each text out, tokens unchanged."""
+"""Interface of bodies: networks that map the states of each text to new states over the same tokens."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from harness.data.tokens import EncoderOutput, TokenBatch
 
 
 class Body(nn.Module):
-    """A network over the tokens of one or two texts; built as ``Body(input_size, **options)``.
+    """A network over the tokens of one or two texts, constructed as ``Body(input_size, **options)``.
 
     Attributes:
-        hidden_size: width of the states it returns.
-        pooling: how its states become a vector; None = as the encoder does, pretrained pooler included.
-        pairs: ``separate`` when it needs the two texts apart; None = either way.
-        features: where the encoder's features come in. ``before``: ``states`` are the features. ``after``:
-            ``states`` are the embedding layer, the features are the one layer in ``layers``. ``both``:
-            ``states`` are the features, ``layers`` holds them again, mixed by other weights; without a mix
-            ``layers`` is None and ``states`` serve for both.
+        hidden_size: width of the returned states.
+        pooling: pooling of its states into one vector; None = the encoder's, including a pretrained pooler.
+        pairs: ``separate`` if it requires separately encoded texts; None = both are supported.
+        features: how the encoder's features are passed. ``before``: ``last_hidden_state`` contains the features.
+            ``after``: ``last_hidden_state`` is the embedding layer, and the features are the only layer in
+            ``hidden_states``. ``both``: ``last_hidden_state`` contains the features, and ``hidden_states`` contains
+            them again, mixed with other weights; without a mix ``hidden_states`` is None, and
+            ``last_hidden_state`` is used for both.
     """
 
     hidden_size: int
@@ -31,5 +32,7 @@ class Body(nn.Module):
     def forward(
         self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
     ) -> tuple[EncoderOutput, ...]:
-        """One :class:`EncoderOutput` a text, ``states`` (B, S, hidden); ``pooled`` is dropped where it no longer
-        describes the states."""
+        """Return one :class:`EncoderOutput` per text with states (B, S, hidden_size).
+
+        ``pooler_output`` is dropped if it no longer describes the states.
+        """

@@ -1,4 +1,4 @@
-"""A bidirectional LSTM over the states of each text: the usual task network over features and tables."""
+"""A bidirectional LSTM over the states of each text: the standard task network over features and tables."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from harness.bodies.rnn import MaskedLSTM
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.errors import HarnessError, did_you_mean
 
-PLACES = ("before", "after", "both")
+FEATURE_POSITIONS = ("before", "after", "both")
 
 
 class BiLSTM(Body):
-    """h = BiLSTM(dropout(x)); one set of weights for both texts of a pair. The head drops out of h.
+    """h = BiLSTM(dropout(x)), with shared weights for both texts of a pair; the head applies dropout to h.
 
-    Special tokens are read like any other; pooling is [mean; max] over the tokens that are text.
+    Special tokens are treated like other tokens; pooling is [mean; max] over the text tokens.
 
     Args:
         input_size: width of the encoder's states.
         hidden_size: width of each direction.
-        layers: LSTM layers.
-        dropout: of the input, and between layers.
-        features: ``before``: x are the encoder's features. ``both``: they also stand beside the output,
-            [h; x'], mixed by other weights (Peters et al. 2018, section 3.3, last lines, and table 3).
-            ``after``: only there, and x is the encoder's context-free layer.
+        layers: number of LSTM layers.
+        dropout: on the input and between layers.
+        features: ``before``: x are the encoder's features. ``both``: they are also concatenated to the output, [h; x'],
+            mixed with other weights (Peters et al. 2018, section 3.3, last lines, and table 3). ``after``: only
+            concatenated to the output; x is the encoder's context-free layer.
 
     Raises:
-        HarnessError: ``features`` is none of these.
+        HarnessError: unknown ``features``.
     """
 
     pooling = "meanmax"
@@ -43,8 +43,8 @@ class BiLSTM(Body):
         features: str = "before",
     ) -> None:
         super().__init__()
-        if features not in PLACES:
-            raise HarnessError(f"body.features={features}: {did_you_mean(str(features), PLACES)}")
+        if features not in FEATURE_POSITIONS:
+            raise HarnessError(f"body.features={features}: {did_you_mean(str(features), FEATURE_POSITIONS)}")
         self.features = features
         self.rnn = MaskedLSTM(input_size, hidden_size=hidden_size, layers=layers, dropout=dropout)
         self.dropout = nn.Dropout(dropout)

@@ -1,4 +1,4 @@
-"""No task network: the head reads the encoder's states."""
+"""No task network: the head receives the encoder's states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from harness.data.tokens import EncoderOutput, TokenBatch
 
 
 class NoBody(Body):
-    """Identity; pooling stays the encoder's own."""
+    """Identity; the encoder's pooling is used."""
 
     def __init__(self, input_size: int) -> None:
         super().__init__()

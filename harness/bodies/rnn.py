@@ -1,4 +1,4 @@
-"""A recurrent layer over padded batches that no padding can reach."""
+"""A recurrent layer over padded batches that is not affected by padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class MaskedLSTM(nn.Module):
     Args:
         input_size: width of the input.
         hidden_size: width of each direction; the output is 2 * hidden wide.
-        layers: how many; dropout lies between them.
+        layers: number of layers.
+        dropout: between layers.
     """
 
     def __init__(self, input_size: int, *, hidden_size: int, layers: int = 1, dropout: float = 0.0) -> None:
@@ -33,7 +34,7 @@ class MaskedLSTM(nn.Module):
                 nn.init.zeros_(weight)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, input_size), (B, S) -> (B, S, 2 * hidden_size), zero at padding."""
+        """Map (B, S, input_size) with mask (B, S) to (B, S, 2 * hidden_size), zero at padding."""
         lengths = mask.sum(1).clamp(min=1).cpu()
         packed = pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
         out, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=states.shape[1])

@@ -112,14 +112,14 @@ def awd_lstm(
     batch_rows: int, bptt: int, alpha: float, beta: float,
 ) -> WordLM:  # fmt: skip
     """Build :class:`harness.pretraining.objectives.word_lm.WordLM`."""
-    from harness.encoders.awd_lstm.encoder import the_dropouts
+    from harness.encoders.awd_lstm.encoder import resolve_dropouts
     from harness.pretraining.objectives.word_lm import WordLM
 
     given: dict[str, Any] = section("encoder.dropouts", dropouts)
     sizes = {"embedding": embedding, "hidden": hidden, "layers": layers}
     return WordLM(
         {k: _count(f"encoder.{k}", v) for k, v in sizes.items()},
-        the_dropouts(given, dropout_multiplier),
+        resolve_dropouts(given, dropout_multiplier),
         build_recipe(recipe),
         backwards=truth("encoder.backwards", backwards),
         max_vocabulary=_count("encoder.max_vocabulary", max_vocabulary),

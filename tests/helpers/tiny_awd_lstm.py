@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from harness.encoders.awd_lstm.encoder import write_fastai, write_model
+from harness.encoders.awd_lstm.checkpoint import write_fastai, write_model
 from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Sizes
 
 SPECIALS = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")

@@ -1,13 +1,12 @@
-"""Tokens as spaCy's rule tokenizer makes them of lower-case English, which AWD-LSTMs were trained on.
+"""Tokenization of lower-case English as by spaCy's rule-based tokenizer, on whose tokens AWD-LSTMs were trained.
 
-A text falls into runs of blanks and of other characters. One blank between words is dropped, any further ones
-are a token of their own. From a run of characters marks are taken off both ends, one at a time, until a known
-contraction or abbreviation is left or nothing more comes off; what is left is an address, or is cut at the
-marks inside it (hyphens between letters, ``=`` and ``/`` before letters, runs of dots).
+A text is split into runs of whitespace and of other characters. A single space between words is dropped, additional
+whitespace is a separate token. Punctuation is removed from both ends of a run, one mark at a time, until a known
+contraction or abbreviation or no punctuation is left. The rest is kept if it is an address, and otherwise split at inner
+marks (hyphens between letters, ``=`` and ``/`` before letters, runs of dots).
 
-The rules follow Honnibal & Montani's published description of spaCy's tokenizer; the word lists below are
-written out of the grammar of English contractions. How often the result equals spaCy's own is measured by
-``benchmarks/awd_lstm_parity.py``.
+The rules follow Honnibal & Montani's published description of spaCy's tokenizer; the word lists below are derived from
+the grammar of English contractions. ``benchmarks/awd_lstm_parity.py`` measures the agreement with spaCy.
 """
 
 from __future__ import annotations
@@ -54,16 +53,16 @@ _ADDRESS = regex.compile(
 
 
 def _contractions() -> dict[str, tuple[str, ...]]:
-    """Contracted words and their parts, with an apostrophe; those that are written without one, too."""
-    whole: list[tuple[str, ...]] = [("i", "'m"), ("i", "'m", "a")]
+    """Return contractions and their parts, with and without apostrophes."""
+    forms: list[tuple[str, ...]] = [("i", "'m"), ("i", "'m", "a")]
     personal = ("i", "you", "he", "she", "it", "we", "they")
     asking = ("who", "what", "when", "where", "why", "how", "there")
     pointing = ("that", "this")
     for word in (*personal, *asking, *pointing, "these", "those"):
-        whole += [(word, "'ll"), (word, "'ll", "'ve"), (word, "'d"), (word, "'d", "'ve")]
-    whole += [(w, "'ve") for w in ("i", "you", "we", "they", *asking, "these", "those")]
-    whole += [(w, "'re") for w in ("you", "we", "they", *asking, "these", "those")]
-    whole += [(w, "'s") for w in ("he", "she", "it", *asking, *pointing)]
+        forms += [(word, "'ll"), (word, "'ll", "'ve"), (word, "'d"), (word, "'d", "'ve")]
+    forms += [(w, "'ve") for w in ("i", "you", "we", "they", *asking, "these", "those")]
+    forms += [(w, "'re") for w in ("you", "we", "they", *asking, "these", "those")]
+    forms += [(w, "'s") for w in ("he", "she", "it", *asking, *pointing)]
     modal = [
         "ca",
         "could",
@@ -81,18 +80,18 @@ def _contractions() -> dict[str, tuple[str, ...]]:
         "wo",
         "would",
     ]
-    whole += [(w, "n't", *more) for w in modal for more in ((), ("'ve",))]
-    whole += [(w, "n't") for w in ["ai", "are", "is", "was", "were", "have", "has", "dare"]]
-    whole += [(w, "'ve") for w in ["could", "might", "must", "should", "would", "not"]]
-    out = {"".join(parts): parts for parts in whole}
+    forms += [(w, "n't", *more) for w in modal for more in ((), ("'ve",))]
+    forms += [(w, "n't") for w in ["ai", "are", "is", "was", "were", "have", "has", "dare"]]
+    forms += [(w, "'ve") for w in ["could", "might", "must", "should", "would", "not"]]
+    out = {"".join(parts): parts for parts in forms}
     out |= {k.replace("'", ""): tuple(p.replace("'", "") for p in parts) for k, parts in out.items()}
     for word in ("ill", "its", "hell", "shell", "shed", "were", "well", "whore"):
-        out.pop(word, None)  # words of their own
+        out.pop(word, None)  # separate words
     return out
 
 
-def _faces() -> set[str]:
-    """Emoticons, upright and mirrored."""
+def _emoticons() -> set[str]:
+    """Return emoticons, also mirrored."""
     mouths = (")", "))", ")))", "(", "((", "(((", "]", "}", "/", "|", "p", "o", "0", "*", "3", ">", "x")
     out = {":" + nose + mouth for nose, mouth in product(("", "-"), mouths)}
     out |= {eyes + "-" * nose + ")" for eyes, nose in product((";", "8"), (0, 1))}
@@ -153,7 +152,7 @@ def _specials() -> dict[str, tuple[str, ...]]:
         "vs.",
         "v.s.",
     }
-    one |= {f"{letter}." for letter in "abcdefghijklmnopqrstuvwxyzäöü"} | _faces() | {"—"}
+    one |= {f"{letter}." for letter in "abcdefghijklmnopqrstuvwxyzäöü"} | _emoticons() | {"—"}
     out |= {word: (word,) for word in one}
     return out | {
         k.replace("'", "’"): tuple(p.replace("'", "’") for p in v) for k, v in out.items() if "'" in k
@@ -161,19 +160,22 @@ def _specials() -> dict[str, tuple[str, ...]]:
 
 
 def _strip(run: str, known: dict[str, tuple[str, ...]]) -> tuple[list[str], str, list[str]]:
-    """Marks in front of ``run``, what is left, marks behind it (outermost first)."""
+    """Return the marks before ``run``, the rest, and the marks after it (outermost first).
+
+    Example: ('("hello")!') gives (['(', '"'], 'hello', ['!', ')', '"']).
+    """
     before: list[str] = []
     behind: list[str] = []
     size = -1
     while run and len(run) != size and run not in known:
         size = len(run)
-        found = _PREFIX.match(run)
-        first = found.end() if found else 0
+        prefix = _PREFIX.match(run)
+        first = prefix.end() if prefix else 0
         if first and run[first:] in known:
             before.append(run[:first])
             return before, run[first:], behind
-        found = _SUFFIX.search(run, first)
-        last = found.end() - found.start() if found else 0
+        suffix = _SUFFIX.search(run, first)
+        last = suffix.end() - suffix.start() if suffix else 0
         if last and run[:-last] in known:
             behind.append(run[-last:])
             return before, run[:-last], behind
@@ -186,8 +188,8 @@ def _strip(run: str, known: dict[str, tuple[str, ...]]) -> tuple[list[str], str,
     return before, run, behind
 
 
-def _cut(word: str) -> list[str]:
-    """``word`` cut at the marks inside it, unless it is an address."""
+def _split_inner(word: str) -> list[str]:
+    """Split ``word`` at inner marks, unless it is an address."""
     if "." in word and _ADDRESS.match(word):
         return [word]
     out, at = [], 0
@@ -203,40 +205,40 @@ def _cut(word: str) -> list[str]:
 
 def _split(run: str, known: dict[str, tuple[str, ...]]) -> list[str]:
     before, rest, behind = _strip(run, known)
-    inner = list(known[rest]) if rest in known else _cut(rest) if rest else []
+    inner = list(known[rest]) if rest in known else _split_inner(rest) if rest else []
     return [*before, *inner, *reversed(behind)]
 
 
 _SPECIALS = _specials()
-_TAKEN_APART = {
+_SPLIT_SPECIALS = {
     tuple(_split(word, {})): parts for word, parts in _SPECIALS.items() if len(_split(word, {})) > 1
 }
-"""Specials as they look where nobody stopped at them."""
-_LONGEST = max(map(len, _TAKEN_APART))
-_RUNS = re.compile(r"\S+|\s+")
-_seen: dict[str, tuple[str, ...]] = {}
-_MOST_SEEN = 200_000
+"""The special cases as they look after ordinary splitting."""
+_LONGEST = max(map(len, _SPLIT_SPECIALS))
+_RUN = re.compile(r"\S+|\s+")
+_cache: dict[str, tuple[str, ...]] = {}
+_CACHE_SIZE = 200_000
 
 
 def _tokens_of(run: str) -> tuple[str, ...]:
-    """Tokens of a run of characters; their concatenation is the run."""
-    if run in _seen:
-        return _seen[run]
+    """Return the tokens of a run of characters; their concatenation is the run."""
+    if run in _cache:
+        return _cache[run]
     tokens = list(_SPECIALS[run]) if run in _SPECIALS else _split(run, _SPECIALS)
     if len(tokens) > 1 and run not in _SPECIALS:
-        tokens = _joined(tokens)
-    if len(_seen) < _MOST_SEEN:
-        _seen[run] = tuple(tokens)
+        tokens = _rejoined(tokens)
+    if len(_cache) < _CACHE_SIZE:
+        _cache[run] = tuple(tokens)
     return tuple(tokens)
 
 
-def _joined(tokens: list[str]) -> list[str]:
-    """Put specials together again that were taken apart inside a run, the longest first."""
+def _rejoined(tokens: list[str]) -> list[str]:
+    """Rejoin special cases that were split inside a run, the longest first."""
     out: list[str] = []
     at = 0
     while at < len(tokens):
         for size in range(min(_LONGEST, len(tokens) - at), 1, -1):
-            parts = _TAKEN_APART.get(tuple(tokens[at : at + size]))
+            parts = _SPLIT_SPECIALS.get(tuple(tokens[at : at + size]))
             if parts is not None:
                 out += parts
                 at += size
@@ -248,10 +250,12 @@ def _joined(tokens: list[str]) -> list[str]:
 
 
 def english_tokens(text: str) -> list[tuple[int, int]]:
-    """Spans ``(start, end)`` of the tokens of a lower-case ``text``, in order; one blank between words is in
-    none."""
+    """Return the spans ``(start, end)`` of the tokens of a lower-case ``text``, in order.
+
+    A single space between words is in no token. Example: "it's  ok" has the tokens "it", "'s", " " and "ok".
+    """
     out: list[tuple[int, int]] = []
-    for run in _RUNS.finditer(text):
+    for run in _RUN.finditer(text):
         start, end = run.span()
         if text[start].isspace():
             start += text[start] == " " and start > 0

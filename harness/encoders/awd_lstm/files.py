@@ -1,10 +1,11 @@
-"""The files of an AWD-LSTM: finding them and reading words, torch-free. See
-:mod:`harness.encoders.awd_lstm.checkpoint` for the weights.
+"""The files of an AWD-LSTM: locate them and read the vocabulary; torch-free.
+
+The weights are read by :mod:`harness.encoders.awd_lstm.checkpoint`.
 
 =============  ===================================================================================
 weights        ``.safetensors`` (ours); ``.pth``, ``.h5`` (both torch files) of fastai: a language model
-               or an encoder alone, bare or in ``{"model": ..., "opt": ...}``, any of its key names
-vocabulary     ``.json``, ``.txt`` (a word a line) or ``.pkl`` (fastai's ``itos``): the words in the order of
+               or only its encoder, plain or in ``{"model": ..., "opt": ...}``, any of its key names
+vocabulary     ``.json``, ``.txt`` (one word per line) or ``.pkl`` (fastai's ``itos``): the words in the order of
                the table's rows
 ``options.json``  ours, optional: ``{"backwards": false}``
 =============  ===================================================================================
@@ -17,54 +18,52 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.encoders.config import EncoderConfig
-from harness.encoders.download import existing_file
+from harness.encoders.download import about_of, existing_file
 from harness.errors import HarnessError
 
 WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
 VOCABULARY = (".json", ".pkl", ".txt")
 OPTIONS = "options.json"
 BESIDE = (OPTIONS, "pretrain.json")
-"""JSON files of a folder that hold no words."""
+"""JSON files of a folder that are not vocabularies."""
 
 
-def awd_lstm_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
-    """``weights``, ``vocabulary`` and, if there are any, ``options`` of an encoder.
+def awd_lstm_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
+    """Return ``weights``, ``vocabulary`` and, if present, ``options`` of an encoder.
 
     Args:
-        config: ``path``, a folder that holds one file of weights and one of words, or ``files`` with
-            ``weights`` and ``vocabulary``.
+        config: ``path``, a folder with one weights file and one vocabulary, or ``files`` with ``weights`` and
+            ``vocabulary``.
         cache_dir: unused; nothing is downloaded.
 
     Raises:
-        HarnessError: a file is missing, or a folder holds several that it could be.
+        HarnessError: a missing file, or a folder with several candidates.
     """
-    name, explicit = config.get("name", "ulmfit"), config.get("files")
-    about = config.get("about") or {}
-    if explicit:
+    name, explicit, about = config.get("name", "ulmfit"), config.get("files"), about_of(config)
+    if isinstance(explicit, Mapping) and explicit:
         return _explicit(explicit)
     if config.get("path") is None:
         where = f" ({about['where']})" if about.get("where") else ""
         raise HarnessError(
-            f"encoder {name}: its files are not on this machine{where}; give encoder.path=DIR with the "
-            "weights (.pth or .safetensors) and the words (.pkl or .json)"
+            f"encoder {name}: its files are not on this machine{where}; set encoder.path=DIR with the "
+            "weights (.pth or .safetensors) and the vocabulary (.pkl or .json)"
         )
     folder = Path(str(config["path"])).expanduser().absolute()
     if folder.is_file():
         return _beside(folder)
     if not folder.is_dir():
-        raise HarnessError(f"encoder.path={folder}: there is no such folder")
+        raise HarnessError(f"encoder.path={folder}: no such folder")
     return _of_folder(folder)
 
 
-def _explicit(files: Mapping[str, Any]) -> dict[str, Path]:
+def _explicit(files: Mapping[str, object]) -> dict[str, Path]:
     roles = {"weights", "vocabulary", "options"}
     unknown = set(files) - roles
     if unknown or not {"weights", "vocabulary"} <= set(files):
         raise HarnessError(
-            f"encoder.files={dict(files)}: weights and vocabulary are wanted, and at most options beside them"
+            f"encoder.files={dict(files)}: expected weights and vocabulary, and optionally options"
         )
     return {
         k: existing_file(Path(str(v)), key=f"encoder.files.{k}") for k, v in files.items() if v is not None
@@ -72,85 +71,85 @@ def _explicit(files: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def _beside(weights: Path) -> dict[str, Path]:
-    """The folder's files, with these weights."""
-    vocabulary = _one(weights.parent, VOCABULARY, what="words (itos)")
-    found = {"weights": weights, "vocabulary": vocabulary}
+    """Return the files of the folder of these weights."""
+    vocabulary = _one(weights.parent, VOCABULARY, what="vocabulary (itos)")
+    files = {"weights": weights, "vocabulary": vocabulary}
     options = weights.parent / OPTIONS
-    return found | ({"options": options} if options.is_file() else {})
+    return files | ({"options": options} if options.is_file() else {})
 
 
 def _of_folder(folder: Path) -> dict[str, Path]:
     return _beside(_one(folder, WEIGHTS, what="weights"))
 
 
-def _one(folder: Path, endings: Sequence[str], *, what: str) -> Path:
-    found = sorted(
-        p for p in folder.iterdir() if p.suffix in endings and p.is_file() and p.name not in BESIDE
+def _one(folder: Path, extensions: Sequence[str], *, what: str) -> Path:
+    candidates = sorted(
+        p for p in folder.iterdir() if p.suffix in extensions and p.is_file() and p.name not in BESIDE
     )
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(p.name for p in found) or "none"
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(p.name for p in candidates) or "none"
     raise HarnessError(
-        f"{folder}: one file of {what} is wanted ({', '.join(endings)}), there are: {names}; "
-        "give encoder.files={weights: FILE, vocabulary: FILE}"
+        f"{folder}: expected one file of {what} ({', '.join(extensions)}), found: {names}; "
+        "set encoder.files={weights: FILE, vocabulary: FILE}"
     )
 
 
 def read_backwards(path: Path | None) -> bool | None:
-    """Whether the options say that the model reads from right to left; None = they do not say."""
+    """Return whether the options state that the model reads from right to left; None = not stated."""
     if path is None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8")).get("backwards")
     except (ValueError, AttributeError) as e:
-        raise HarnessError(f'{path}: an object such as {{"backwards": false}} is wanted ({e})') from e
+        raise HarnessError(f'{path}: expected an object such as {{"backwards": false}} ({e})') from e
     if value is not None and not isinstance(value, bool):
-        raise HarnessError(f"{path}: backwards={value!r}, but true or false is wanted")
+        raise HarnessError(f"{path}: backwards={value!r}: expected true or false")
     return value
 
 
 class _L:
-    """Stands for fastcore's list ``L``, whose state holds the items; nothing of it is called."""
+    """Replaces fastcore's list ``L`` in pickles; only its state, which contains the items, is read."""
 
-    items: Any = None
+    items: object = None
 
-    def __new__(cls, *_: Any, **__: Any) -> _L:
+    def __new__(cls, *_: object, **__: object) -> _L:
         return super().__new__(cls)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.items = state.get("items") if isinstance(state, dict) else None
 
 
-class _Strings(pickle.Unpickler):
-    """Lists and strings: no name is ever looked up, but for that of fastcore's list."""
+class _StringUnpickler(pickle.Unpickler):
+    """Reads lists and strings: no name is looked up except that of fastcore's list."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> type[_L]:
         if (module, name) == ("fastcore.foundation", "L"):
             return _L
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        raise pickle.UnpicklingError(f"the file requires {module}.{name}")
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Words in the order of the table's rows.
+    """Read the words in the order of the table's rows.
 
     Raises:
-        HarnessError: it is not a list of strings; a pickle that holds anything else is not opened further.
+        HarnessError: not a list of strings; a pickle with other content is not read further.
     """
     data = path.read_bytes()
-    words: Any
+    words: object
     try:
         if path.suffix == ".pkl":
-            words = _Strings(io.BytesIO(data)).load()
+            words = _StringUnpickler(io.BytesIO(data)).load()
         elif path.suffix == ".json":
             words = json.loads(data)
         else:
             words = data.decode("utf-8").removesuffix("\n").split("\n")
     except Exception as e:
         raise HarnessError(
-            f"{path}: not a list of words that can be read safely ({e}); write it as JSON: "
+            f"{path}: not a list of words that can be read safely ({e}); save it as JSON: "
             "json.dump(list(itos), file)"
         ) from e
     if isinstance(words, _L):
@@ -158,31 +157,33 @@ def read_vocabulary(path: Path) -> list[str]:
     if isinstance(words, dict):
         words = words.get("itos")
     if not isinstance(words, list | tuple) or not words:
-        raise HarnessError(f"{path}: a list of words is wanted, found a {type(words).__name__}")
+        raise HarnessError(f"{path}: expected a list of words, found a {type(words).__name__}")
+    checked: list[str] = []
     for row, word in enumerate(words):
         if not isinstance(word, str):
             raise HarnessError(f"{path}: entry {row} is {word!r}, not a word")
-    return list(words)
+        checked.append(word)
+    return checked
 
 
-def bidirectional_files(config: Mapping[str, Any], cache_dir: Path) -> dict[str, Path]:
+def bidirectional_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:
     """The files of both directions, by ``forward.role`` and ``backward.role``.
 
     Raises:
-        HarnessError: see :func:`awd_lstm_files` and :func:`the_directions`.
+        HarnessError: see :func:`awd_lstm_files` and :func:`direction_configs`.
     """
     return {
         f"{key}.{role}": path
-        for key, member in the_directions(config.get("members")).items()
+        for key, member in direction_configs(config.get("members")).items()
         for role, path in awd_lstm_files(member.file_arguments(), cache_dir).items()
     }
 
 
-def the_directions(members: object) -> dict[str, EncoderConfig]:
-    """The configurations of ``forward`` and ``backward``.
+def direction_configs(members: object) -> dict[str, EncoderConfig]:
+    """Return the configurations of ``forward`` and ``backward``.
 
     Raises:
-        HarnessError: one of them is missing.
+        HarnessError: a missing member.
     """
     parsed = members if isinstance(members, Mapping) else {}
     out: dict[str, EncoderConfig] = {}
@@ -190,7 +191,7 @@ def the_directions(members: object) -> dict[str, EncoderConfig]:
         member = parsed.get(key)
         if not isinstance(member, EncoderConfig):
             raise HarnessError(
-                f"encoder.members.{key}={member!r}: an AWD-LSTM is wanted; choose one with "
+                f"encoder.members.{key}={member!r}: expected an AWD-LSTM; choose one with "
                 f"encoder@encoder.members.{key}=ulmfit"
             )
         out[key] = member

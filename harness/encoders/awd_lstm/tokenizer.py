@@ -1,12 +1,12 @@
-"""Texts as rows of an AWD-LSTM: fastai's tokens, numbered by one vocabulary or, for two models, by two.
+"""Tokenizer of AWD-LSTMs: fastai's tokens, with one vocabulary or, for two models, two.
 
-A row is ``xxbos`` and the tokens of its window. ``xxbos`` belongs to no word but counts as text, since
-fastai's pooling counts it. Markers belong to the word they precede.
+A row is ``xxbos`` and the tokens of its window. ``xxbos`` belongs to no word but counts as text, as in fastai's pooling.
+Markers belong to the word that they precede.
 
-**Which token stands for a word.** The state at ``xxmaj`` has not read the word behind it, so a marker never
-stands for a word. An LSTM that reads from the left has read the whole word at its last token, one that reads
-from the right at its first: ``stands`` says which. Where both are joined it is the last, where the forward
-half has read all of it and the backward half all that follows.
+**Which token represents a word.** The state at ``xxmaj`` has not read the following word, so a marker never represents a
+word. A forward LSTM has read the whole word at its last token, a backward LSTM at its first: ``word_state`` selects one
+of them. A bidirectional encoder uses the last token, where the forward half has read the whole word and the backward
+half everything after it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,37 @@ from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
 from harness.data.windows import owners, windows
 from harness.encoders.alignment import align
-from harness.encoders.awd_lstm.fastai_rules import BOS, MAJ, PAD, REP, UNKNOWN, UP, WREP, Token, fastai_tokens
+from harness.encoders.awd_lstm.fastai_rules import (
+    BOS,
+    MAJ,
+    PAD,
+    REP,
+    UNKNOWN,
+    UP,
+    WREP,
+    FastaiToken,
+    fastai_tokens,
+)
 from harness.errors import HarnessError
 
 _OLD_NAMES = {UNKNOWN: "_unk_", PAD: "_pad_", BOS: "xbos", UP: "t_up", REP: "tk_rep", WREP: "tk_wrep"}
-"""Names in the vocabularies of 2018, before fastai 1."""
+"""Names in the vocabularies of 2018, before version 1 of fastai."""
 _MARKERS = (UP, MAJ, REP, WREP)
 _fastai_tokens = lru_cache(maxsize=4096)(fastai_tokens)
 
 
 class Vocabulary:
-    """Words to rows of a table.
+    """Maps words to rows of a table.
 
     Args:
         words: in the order of the rows.
-        task: a word the table lacks gets a row of its own behind the table's once :meth:`extend` was given
-            it, and shares the first such row before; else it is the unknown word.
+        task: words that are not in the table get a row after the table's if they were given to :meth:`extend`, and
+            otherwise share the first such row; if False, they are the unknown word.
 
     Attributes:
-        added: rows behind the table's.
+        added: number of rows after the table's.
+
+    Example: with the words [a, b] and ``task``, "c" has the row 2; after ``extend(["c"])`` it has the row 3.
     """
 
     def __init__(self, words: Sequence[str], *, task: bool) -> None:
@@ -52,37 +64,39 @@ class Vocabulary:
         self.task = task
         self._new: dict[str, int] = {}
         if not task and UNKNOWN not in self.ids:
-            raise HarnessError(f"encoder.vocabulary=pretrained: the vocabulary has no {UNKNOWN}; use task")
+            raise HarnessError(
+                f"encoder.vocabulary=pretrained: the vocabulary has no {UNKNOWN}; set encoder.vocabulary=task"
+            )
 
     @property
     def added(self) -> int:
         return 1 + len(self._new) if self.task else 0
 
     def known(self, token: str) -> bool:
-        """Whether the table has it."""
+        """Return whether the table contains the token."""
         return token in self.ids
 
-    def number(self, token: str) -> int:
-        found = self.ids.get(token)
-        if found is not None:
-            return found
+    def id_of(self, token: str) -> int:
+        index = self.ids.get(token)
+        if index is not None:
+            return index
         return self._new.get(token, len(self.words)) if self.task else self.ids[UNKNOWN]
 
     def extend(self, tokens: Iterable[str]) -> list[str]:
-        """Give those that the table lacks rows of their own, in alphabetical order, and return them."""
+        """Add rows for tokens that are not in the table, in alphabetical order; return all added tokens."""
         if self.task:
             for token in sorted({t for t in tokens if t not in self.ids} - self._new.keys()):
                 self._new[token] = len(self.words) + 1 + len(self._new)
         return list(self._new)
 
     def all_words(self) -> list[str]:
-        """Words of all rows; the one row that unnamed new words share has no word of a text."""
+        """Return the words of all rows; the shared row of new words is named ``xxnew``."""
         return self.words + (["xxnew", *self._new] if self.task else [])
 
 
 @dataclass(slots=True)
-class _Row:
-    """A tokenised text: ids (S, inputs), word (S,), offsets (S, 2) and the token of each word."""
+class _TokenizedText:
+    """Ids (S, inputs), word of each token (S,), offsets (S, 2), and the token of each word."""
 
     ids: np.ndarray
     word: np.ndarray
@@ -92,16 +106,16 @@ class _Row:
 
 @dataclass
 class FastaiTokenizer:
-    """See :class:`harness.encoders.base.Tokenizer`.
+    """See :class:`harness.data.tokenizer.Tokenizer`.
 
     Attributes:
-        vocabularies: by the name of the input their ids go to.
-        stands: which token of a word stands for it, ``first`` or ``last``.
-        start: rows begin with ``xxbos``.
+        vocabularies: by the name of the input that contains their ids.
+        word_state: the token that represents a word, ``first`` or ``last``.
+        start: whether rows begin with ``xxbos``.
     """
 
     vocabularies: Mapping[str, Vocabulary]
-    stands: str = "last"
+    word_state: str = "last"
     start: bool = True
     counts: dict[str, int] = field(default_factory=dict)
     _types: dict[str, bool] = field(default_factory=dict, repr=False)
@@ -115,62 +129,69 @@ class FastaiTokenizer:
         return dict.fromkeys(self.vocabularies, 0)
 
     def table(self) -> FastaiTokenizer:
-        """For a context-free table: the same tokens, no ``xxbos``."""
-        return FastaiTokenizer(self.vocabularies, stands="first", start=False)
+        """Return the tokenizer of a context-free table: the same tokens, no ``xxbos``."""
+        return FastaiTokenizer(self.vocabularies, word_state="first", start=False)
 
     def tokenize(self, texts: Sequence[Text], windowing: WindowOptions) -> list[list[TokenizedWindow]]:
         room = windowing.max_length
         first = self._first()
         if room is not None and room <= len(first):
-            raise HarnessError(f"rows of {room} tokens hold {BOS} and no text: raise trainer.max_length")
-        return [self._windows(self._read(t), windowing, room and room - len(first)) for t in texts]
+            raise HarnessError(
+                f"rows of {room} tokens have room for {BOS} but not for text: raise trainer.max_length"
+            )
+        return [self._windows(self._encode(t), windowing, room and room - len(first)) for t in texts]
 
     def tokenize_pairs(
         self, pairs: Sequence[tuple[Text, Text]], windowing: WindowOptions
     ) -> list[list[TokenizedWindow]]:
-        """An AWD-LSTM knows no separators: always an error."""
-        raise HarnessError("an AWD-LSTM takes the two texts of a pair apart: encoder.pairs=separate")
+        """Not supported, since an AWD-LSTM has no separators: always an error."""
+        raise HarnessError(
+            "an AWD-LSTM encodes the two texts of a pair separately: set encoder.pairs=separate"
+        )
 
     def coverage(self) -> dict[str, float]:
-        """By token ``words`` and ``words_known`` (all tokens of the word in the vocabulary), ``tokens``,
-        ``unknown_tokens`` and their ``unknown_share``; by type of token ``types`` and ``types_known``; and
-        ``words_deleted``, ``texts``, ``texts_cut``. Of two vocabularies known is what both know."""
+        """Return counts of words, tokens, token types and texts.
+
+        ``words``, ``words_known`` (all tokens of the word are in the vocabulary), ``words_deleted``; ``tokens``,
+        ``unknown_tokens``, ``unknown_share``; ``types``, ``types_known``; ``texts``, ``texts_cut``. With two
+        vocabularies, known means known by both.
+        """
         share = self.counts["unknown_tokens"] / max(1, self.counts["tokens"])
         types = {"types": len(self._types), "types_known": sum(self._types.values())}
         return {k: float(v) for k, v in {**self.counts, **types, "unknown_share": share}.items()}
 
     def extend(self, words: Iterable[str]) -> None:
-        """Let every vocabulary know the tokens of ``words``."""
+        """Add the tokens of ``words`` to every vocabulary."""
         tokens = {t.text for word in set(words) for t in _fastai_tokens(word) if not t.marker}
         for vocabulary in self.vocabularies.values():
             vocabulary.extend(tokens)
 
     def _first(self) -> list[int]:
-        """Ids of ``xxbos``, one an input; nothing where a vocabulary has none."""
+        """Return the ids of ``xxbos``, one per input; empty if a vocabulary does not contain it."""
         known = all(v.known(BOS) for v in self.vocabularies.values())
-        return [v.number(BOS) for v in self.vocabularies.values()] if self.start and known else []
+        return [v.id_of(BOS) for v in self.vocabularies.values()] if self.start and known else []
 
-    def _read(self, text: Text) -> _Row:
-        tokens = [t for t in fastai_tokens(text.text) if not self._left_out(t)]
+    def _encode(self, text: Text) -> _TokenizedText:
+        tokens = [t for t in fastai_tokens(text.text) if not self._is_unsupported_marker(t)]
         raw = np.array([(t.start, t.end) for t in tokens], dtype=np.int64).reshape(-1, 2)
         word, offsets, _ = align(text, raw)
-        own = np.array([i for i, t in enumerate(tokens) if not t.marker], dtype=np.int64)
-        word_to_token = _word_to_token(text, raw[own], own, last=self.stands == "last")
+        text_tokens = np.array([i for i, t in enumerate(tokens) if not t.marker], dtype=np.int64)
+        word_to_token = _word_to_token(text, raw[text_tokens], text_tokens, last=self.word_state == "last")
         known = np.array(
             [all(v.known(t.text) for v in self.vocabularies.values()) for t in tokens], dtype=bool
         )
         self._count(tokens, word, word_to_token, known)
-        numbers = [[v.number(t.text) for v in self.vocabularies.values()] for t in tokens]
+        numbers = [[v.id_of(t.text) for v in self.vocabularies.values()] for t in tokens]
         ids = np.array(numbers, dtype=np.int64).reshape(-1, len(self.vocabularies))
-        return _Row(ids, word, offsets, word_to_token)
+        return _TokenizedText(ids, word, offsets, word_to_token)
 
-    def _left_out(self, token: Token) -> bool:
-        """Markers the model was not trained with, such as ``xxmaj`` in the vocabularies of 2018."""
-        marker = token.marker and token.text in _MARKERS
-        return marker and not all(v.known(token.text) for v in self.vocabularies.values())
+    def _is_unsupported_marker(self, token: FastaiToken) -> bool:
+        """Return whether the model was trained without this marker, such as ``xxmaj`` in the vocabularies of 2018."""
+        is_marker = token.marker and token.text in _MARKERS
+        return is_marker and not all(v.known(token.text) for v in self.vocabularies.values())
 
     def _count(
-        self, tokens: Sequence[Token], word: np.ndarray, word_to_token: np.ndarray, known: np.ndarray
+        self, tokens: Sequence[FastaiToken], word: np.ndarray, word_to_token: np.ndarray, known: np.ndarray
     ) -> None:
         unknown = np.unique(word[~known])
         counts = self.counts
@@ -184,7 +205,9 @@ class FastaiTokenizer:
         counts["unknown_tokens"] += int((~known).sum())
         self._types |= {t.text: k for t, k in zip(tokens, known.tolist(), strict=True) if not t.marker}
 
-    def _windows(self, row: _Row, windowing: WindowOptions, room: int | None) -> list[TokenizedWindow]:
+    def _windows(
+        self, row: _TokenizedText, windowing: WindowOptions, room: int | None
+    ) -> list[TokenizedWindow]:
         n = len(row.word)
         if room is None or n <= room:
             wins = [(0, n)]
@@ -196,18 +219,20 @@ class FastaiTokenizer:
         owner = owners(n, wins)
         return [self._window(row, win, owner == i, i) for i, win in enumerate(wins)]
 
-    def _window(self, row: _Row, window: tuple[int, int], owned: np.ndarray, index: int) -> TokenizedWindow:
+    def _window(
+        self, row: _TokenizedText, window: tuple[int, int], owned: np.ndarray, index: int
+    ) -> TokenizedWindow:
         start, length = window
-        here = slice(start, start + length)
+        inside = slice(start, start + length)
         first = np.array(self._first(), dtype=np.int64).reshape(-1, len(self.vocabularies))
-        ids = np.concatenate([first, row.ids[here]])
+        ids = np.concatenate([first, row.ids[inside]])
         has = row.tokens >= 0
         has[has] = owned[row.tokens[has]]
         before = len(first)
         return TokenizedWindow(
             inputs={name: ids[:, i].copy() for i, name in enumerate(self.vocabularies)},
-            word_ids=np.concatenate([np.full(before, -1), row.word[here]]),
-            offsets=np.concatenate([np.zeros((before, 2), dtype=np.int64), row.offsets[here]]),
+            word_ids=np.concatenate([np.full(before, -1), row.word[inside]]),
+            offsets=np.concatenate([np.zeros((before, 2), dtype=np.int64), row.offsets[inside]]),
             sequence_ids=np.zeros(len(ids), dtype=np.int64),
             word_to_token=np.where(has, row.tokens - start + before, -1),
             window=index,
@@ -215,13 +240,15 @@ class FastaiTokenizer:
 
 
 def _word_to_token(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: bool) -> np.ndarray:
-    """For each word the number of the first or last token that covers a character of it, -1 if none does.
+    """Return the index of the first or last token that covers a character of each word, -1 if none does.
+
+    Example: the word "don't" has the tokens "do" and "n't", which are tokens 3 and 4: first gives 3, last gives 4.
 
     Args:
         text: the words.
-        spans: (N, 2) characters of the tokens that may stand for a word, in order.
-        numbers: (N,) their numbers.
-        last: the last rather than the first.
+        spans: (N, 2) characters of the tokens that may represent a word, in order.
+        numbers: (N,) their indices in the row.
+        last: use the last token instead of the first.
     """
     first = align(text, spans)[2]
     if not len(spans):
@@ -233,6 +260,7 @@ def _word_to_token(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: 
     keep = np.flatnonzero([bool(text.text[a:b].strip()) for a, b in spans.tolist()])
     if not len(keep):
         return out
+    # the last token that starts before the word's end
     at = np.maximum(np.searchsorted(spans[keep, 0], words[:, 1]) - 1, 0)
     covers = (first >= 0) & (spans[keep[at], 1] > words[:, 0]) & (spans[keep[at], 0] < words[:, 1])
     return np.where(covers, numbers[keep[at]], out)

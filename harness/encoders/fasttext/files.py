@@ -87,7 +87,7 @@ class Quantised:
         """(end - start, dim) float32."""
         codes = self.codes[start:end]
         parts = self.centroids[np.arange(codes.shape[1])[None, :], codes]
-        out = parts.reshape(len(codes), -1)[:, : self.dim]
+        out: np.ndarray = parts.reshape(len(codes), -1)[:, : self.dim]
         return out if self.norms is None else out * self.norms[start:end, None]
 
 

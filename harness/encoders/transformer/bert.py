@@ -1,8 +1,8 @@
-"""BERT and its kin (Devlin et al. 2019): encoders that look in both directions, from any such checkpoint.
+"""BERT and related models (Devlin et al. 2019): bidirectional encoders, from any such checkpoint.
 
-A row is ``[CLS] text [SEP]``, a joint pair ``[CLS] a [SEP] b [SEP]`` with segment embeddings, each in the
-form the checkpoint's own tokenizer gives it. A row's natural vector is its first unit's, through the pooler
-where the checkpoint has one that was trained.
+A row is ``[CLS] text [SEP]``, a joint pair ``[CLS] a [SEP] b [SEP]`` with segment embeddings, in the form of the
+checkpoint's tokenizer. The default row vector is that of the first token, passed through the pooler if the checkpoint
+contains a pretrained one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.encoders.transformer.encoder import TransformerEncoder
 
 
 def load_bert(*, name: str, path: str | None, random_init: bool, cache_dir: Path) -> TransformerEncoder:
-    """An encoder-only checkpoint by directory or hub name.
+    """Load an encoder-only checkpoint by folder or hub name.
 
     Raises:
         HarnessError: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.

@@ -1,17 +1,16 @@
-"""Transformers of any architecture that ``AutoModel`` knows, as encoders over tokens.
+"""Transformers of any architecture that ``AutoModel`` supports, as encoders.
 
-Nothing here names an architecture. What must be known of one is found in its structure or by running it
-once on a few tokens: which of its modules are layers, which parameters come before and after them, how
-positions are counted, whether it looks ahead.
+This module does not depend on specific architectures. The necessary properties are derived from the module structure or
+by running the model once on a few tokens: the layers, the parameters before and after them, the numbering of positions,
+and whether attention is causal.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +19,11 @@ from torch import Tensor, nn
 from harness.core.fingerprint import data_fingerprint
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder, Group
+from harness.encoders.parameters import weights_fingerprint
 from harness.encoders.transformer.tokenizer import HFTokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 EMBEDDINGS = "embeddings"
 
@@ -31,18 +34,17 @@ class TransformerEncoder(Encoder):
     Args:
         model: a ``PreTrainedModel`` without a task head.
         tokenizer: see :class:`HFTokenizer`.
-        name: as in the configuration.
+        name: name in the configuration.
         pooling: ``cls`` or ``last``.
-        identity: gives the hex digest of files and options, which takes reading them all, so it waits until
-            it is asked for; None = of the weights as they are then.
-        added: number of tokens beyond the model's table that rows may hold (GPT's start, delimiter, extract).
-            Their vectors start as the mean of the table, so that nothing of them depends on a seed, and are
-            kept apart from it.
+        identity: computes the hex digest of files and options, on demand since it reads all files; None = digest of
+            the current weights.
+        added: number of tokens beyond the model's table (GPT's start, delimiter and extract tokens). Their vectors are
+            stored separately and initialised with the mean of the table, independently of any seed.
     """
 
     def __init__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         tokenizer: HFTokenizer,
         *,
         name: str,
@@ -59,7 +61,7 @@ class TransformerEncoder(Encoder):
         self._identity = identity
         self._takes = frozenset(inspect.signature(model.forward).parameters)
         self._first_position = reserved_positions(model)
-        table = model.get_input_embeddings().weight
+        table = embedding_table(model)
         self.added = (
             nn.Parameter(table.detach().mean(0, keepdim=True).repeat(added, 1).to(table.dtype))
             if added
@@ -70,9 +72,10 @@ class TransformerEncoder(Encoder):
 
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         mask = tokens.mask
-        inputs: dict[str, Any] = {"attention_mask": mask.long(), "return_dict": True}
+        inputs: dict[str, Tensor | bool] = {"attention_mask": mask.long(), "return_dict": True}
         if "position_ids" in self._takes:
-            # counted over real tokens, so that padding on either side changes nothing
+            # counted over real tokens, so that padding on either side has no effect:
+            # mask [0, 1, 1] gives the positions [0, 0, 1]
             inputs["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0) + self._first_position
         if "token_type_ids" in tokens.inputs:
             inputs["token_type_ids"] = tokens.inputs["token_type_ids"]
@@ -87,24 +90,27 @@ class TransformerEncoder(Encoder):
     def _embedded(self, ids: Tensor) -> dict[str, Tensor]:
         if self.added is None:
             return {"input_ids": ids}
-        table = self.model.get_input_embeddings()
-        size = table.weight.shape[0]
-        known = table(ids.clamp(max=size - 1))
+        size = len(embedding_table(self.model))
+        known = self.model.get_input_embeddings()(ids.clamp(max=size - 1))
         extra = F.embedding((ids - size).clamp(min=0), self.added)
         return {"inputs_embeds": torch.where((ids >= size)[..., None], extra.to(known.dtype), known)}
 
     def layer_groups(self) -> list[Group]:
-        """[0] everything before the first layer, then the layers, each with what runs after it and before the
-        next; the last one has the final norm and the pooler, too. Layers that share weights are one group."""
+        """Return [0] everything before the first layer, then the layers.
+
+        A layer's group includes modules that run after it and before the next layer; the last group includes the final
+        norm and the pooler. Layers that share weights form one group.
+        """
         names = [EMBEDDINGS, *(f"layer_{i}" for i in range(self.structure.distinct))]
         groups: list[Group] = [(name, []) for name in names]
         for name, parameter in self.named_parameters():
-            groups[self.structure.place(name)][1].append(parameter)
+            groups[self.structure.group_of(name)][1].append(parameter)
         return groups
 
     def embedding_encoder(self) -> TableEncoder:
-        table = self.model.get_input_embeddings().weight
-        return TableEncoder(table, self.tokenizer.table(), name=self.name, identity=self._derived)
+        return TableEncoder(
+            embedding_table(self.model), self.tokenizer.table(), name=self.name, identity=self._derived
+        )
 
     def _derived(self) -> str:
         return data_fingerprint([self.fingerprint(), "embedding table"])
@@ -112,31 +118,29 @@ class TransformerEncoder(Encoder):
     def fingerprint(self) -> str:
         if self._identity is not None:
             return self._identity()
-        digest = hashlib.sha256()
-        for name, tensor in self.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return weights_fingerprint(self)
 
     def gradient_checkpointing(self) -> None:
-        """Recompute each layer in the backward pass, without reentrance: with reentrant checkpoints frozen
-        bottom layers would cut the gradient of those above. No-op where the architecture has none."""
+        """Recompute each layer in the backward pass; a no-op if the architecture does not support it.
+
+        Non-reentrant: with reentrant checkpoints, frozen bottom layers would block the gradient of the layers above.
+        """
         if not self.model.supports_gradient_checkpointing:
             return
         options = {"use_reentrant": False}
         if hasattr(self.model, "activation_checkpointing_enable"):
             self.model.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
         else:
-            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)  # type: ignore[no-untyped-call]
 
 
 class TableEncoder(Encoder):
-    """A sub-word embedding table alone: no positions, no context, no special tokens, rows of any length.
+    """A subword embedding table alone: no positions, no context, no special tokens, rows of any length.
 
     Args:
-        weight: (V, H), shared with the model it comes from, not copied.
+        weight: (V, H), shared with the model, not copied.
         tokenizer: without special tokens.
-        identity: gives the fingerprint.
+        identity: computes the fingerprint.
     """
 
     def __init__(
@@ -163,8 +167,15 @@ class TableEncoder(Encoder):
         return self._identity()
 
 
+def embedding_table(model: PreTrainedModel) -> nn.Parameter:
+    """Return the input embedding table, (V, H)."""
+    weight = model.get_input_embeddings().weight
+    assert isinstance(weight, nn.Parameter)
+    return weight
+
+
 def reserved_positions(model: nn.Module) -> int:
-    """Rows of the position table that stand for no position: RoBERTa counts from its padding index + 1."""
+    """Return the number of unused rows of the position table: RoBERTa counts from its padding index + 1."""
     words = model.get_input_embeddings()  # type: ignore[operator]
     for name, module in model.named_modules():
         tail = name.rpartition(".")[2]
@@ -173,20 +184,23 @@ def reserved_positions(model: nn.Module) -> int:
     return 0
 
 
-def position_limit(model: Any) -> int | None:
-    """Most tokens of a row: what the configuration's position table holds less what is reserved in it."""
+def position_limit(model: PreTrainedModel) -> int | None:
+    """Return the maximum row length: the size of the position table minus its reserved rows; None = no limit."""
     size = getattr(model.config, "max_position_embeddings", None)
     return None if not size or size < 0 else int(size) - reserved_positions(model)
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a run on a few tokens tells about a model.
+    """The properties of a model observed in a run on a few tokens.
 
     Attributes:
-        hidden_size: H; num_layers: L; causal: whether states never depend on later tokens.
-        layers: path of the module list that holds the layers; ``distinct`` its length.
-        after: module path -> number of layers begun when it ran, for modules outside the list.
+        hidden_size: H.
+        num_layers: L.
+        causal: whether states never depend on later tokens.
+        layers: path of the module list with the layers.
+        distinct: length of this list.
+        after: module path -> number of layers started before it ran, for modules outside the list.
         tables: paths of the embedding tables.
     """
 
@@ -198,8 +212,8 @@ class Structure:
     after: dict[str, int]
     tables: frozenset[str]
 
-    def place(self, name: str) -> int:
-        """Group of a parameter by its name: 0 the embeddings, 1 + i layer i."""
+    def group_of(self, name: str) -> int:
+        """Return the group of a parameter: 0 for the embeddings, 1 + i for layer i."""
         if name == "added":
             return 0
         path = name.rpartition(".")[0]
@@ -210,13 +224,13 @@ class Structure:
         return self.after.get(path, self.distinct)
 
     def _embeds(self, name: str) -> bool:
-        """Parameters of a module that never runs as one: only their name tells."""
+        """Classify parameters of modules that are never called by their name."""
         path = name.rpartition(".")[0]
         return path not in self.after and "emb" in name
 
 
 def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """Path and module list of a model's layers: of those in no other list, the one with most parameters."""
+    """Return path and module list of the layers: the top-level list with the most parameters."""
     best: tuple[int, str, nn.ModuleList] | None = None
     inside: list[str] = []
     for path, module in model.named_modules():
@@ -233,33 +247,34 @@ def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
 
 @torch.no_grad()
 def trace(encoder: TransformerEncoder) -> Structure:
-    """Run ``encoder`` on two rows of two tokens that differ in the second, and watch its modules run."""
+    """Run ``encoder`` on two rows of two tokens that differ in the second, and record the order of modules."""
     path, layers = layer_list(encoder)
-    begun = 0
+    started = 0
     after: dict[str, int] = {}
     handles = []
 
-    def starts(*_: Any) -> None:
-        nonlocal begun
-        begun += 1
+    def count_layer(*_: object) -> None:
+        nonlocal started
+        started += 1
 
-    def ran(where: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            after.setdefault(where, begun)
+    def record_order(path_of_module: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            after.setdefault(path_of_module, started)
 
         return hook
 
     for name, module in encoder.named_modules():
         if name.startswith(f"{path}."):
             if module in list(layers):
-                handles.append(module.register_forward_pre_hook(starts))
+                handles.append(module.register_forward_pre_hook(count_layer))
         elif next(module.parameters(recurse=False), None) is not None and name:
-            handles.append(module.register_forward_pre_hook(ran(name)))
-    was, _ = encoder.training, encoder.eval()
+            handles.append(module.register_forward_pre_hook(record_order(name)))
+    training = encoder.training
+    encoder.eval()
     try:
         out = encoder(_two_rows(encoder), all_layers=True)
     finally:
-        encoder.train(was)
+        encoder.train(training)
         for handle in handles:
             handle.remove()
     distinct = len(layers)
@@ -275,7 +290,7 @@ def trace(encoder: TransformerEncoder) -> Structure:
 
 
 def _two_rows(encoder: TransformerEncoder) -> TokenBatch:
-    table = encoder.model.get_input_embeddings().weight
+    table = embedding_table(encoder.model)
     ids = torch.tensor([[1, 1], [1, 2]], device=table.device).clamp(max=len(table) - 1)
     ones = torch.ones_like(ids)
     inputs = {"input_ids": ids} | ({"token_type_ids": ones * 0} if encoder.tokenizer.types else {})
@@ -293,6 +308,6 @@ def _two_rows(encoder: TransformerEncoder) -> TokenBatch:
 
 
 def _is_causal(states: Tensor) -> bool:
-    """(2, 2, H) states of two rows that differ in their second token only."""
+    """Return whether the first token's state ignores the second token, given states (2, 2, H) of two such rows."""
     change = (states[0] - states[1]).abs().amax(-1)
     return bool(change[0] <= 1e-5 * change[1])

@@ -1,9 +1,9 @@
-"""GPT and its kin (Radford et al. 2018, 2019): decoders that look back only, from any checkpoint.
+"""GPT and related models (Radford et al. 2018, 2019): causal decoders, from any such checkpoint.
 
-A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three tokens
-are new: their vectors start as the mean of the embedding table and train with the embeddings. A row's natural
-vector is its last unit's. Single texts stand as in pretraining, or between ``<start>`` and ``<extract>`` as
-in that paper with ``frame: all``; then frozen features see two vectors that nothing has trained.
+A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three tokens are new:
+their vectors are initialised with the mean of the embedding table and are trained with the embeddings. The default row
+vector is that of the last token. Single texts are read as in pretraining, or between ``<start>`` and ``<extract>`` as in
+the paper with ``frame: all``; frozen encoders then contain two untrained vectors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.encoders.transformer.checkpoint import load_transformer
-from harness.encoders.transformer.encoder import TransformerEncoder
+from harness.encoders.transformer.encoder import TransformerEncoder, embedding_table
 from harness.encoders.transformer.template import Template
 from harness.errors import HarnessError, did_you_mean
 
@@ -21,11 +21,11 @@ FRAMES = ("pairs", "all")
 def load_gpt(
     *, name: str, path: str | None, random_init: bool, cache_dir: Path, frame: str = "pairs"
 ) -> TransformerEncoder:
-    """A decoder-only checkpoint by directory or hub name.
+    """Load a decoder-only checkpoint by folder or hub name.
 
     Args:
         name, path, random_init, cache_dir: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
-        frame: which rows get start and extract tokens: ``pairs`` or ``all``.
+        frame: the rows with start and extract tokens: ``pairs`` or ``all``.
 
     Raises:
         HarnessError: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
@@ -41,7 +41,7 @@ def load_gpt(
         added=3,
         options={"frame": frame},
     )
-    start = len(encoder.model.get_input_embeddings().weight)
+    start = len(embedding_table(encoder.model))
     delimiter, extract = start + 1, start + 2
     tokenizer = encoder.tokenizer
     tokenizer.pair = Template.of([start], 0, [delimiter], 1, [extract])

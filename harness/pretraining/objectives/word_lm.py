@@ -145,7 +145,7 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
         layers, state = core(core.table(batch.tensors["input_ids"]), carry)
         raw = layers[-1]
         top = row_dropout(raw, core.dropouts.output, model.training)
-        logits = F.linear(top, core.table.whole(), model.bias).float()
+        logits = F.linear(top, core.table.all_rows(), model.bias).float()
         gold = batch.tensors["labels"]
         mean = F.cross_entropy(logits.flatten(0, 1), gold.flatten())
         nll = float(mean.detach()) * gold.numel()

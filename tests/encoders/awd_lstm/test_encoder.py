@@ -16,7 +16,7 @@ import harness
 from harness.data.text import Text
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch, pool, pooled_size, word_states
-from harness.encoders.awd_lstm.bidirectional import BiAwdLstmEncoder
+from harness.encoders.awd_lstm.bidirectional import BidirectionalAwdLstmEncoder
 from harness.encoders.awd_lstm.encoder import AwdLstmEncoder, load, load_language_model
 from harness.encoders.awd_lstm.model import AwdLstm, AwdLstmLM, Dropouts, Sizes, WeightDropLSTM
 from harness.encoders.base import Encoder
@@ -180,7 +180,7 @@ def test_a_backward_model_reads_the_row_turned_round(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_both_directions_are_each_beside_the_other(tmp_path: Path) -> None:
     both = harness.load_encoder("ulmfit_bi", path=make_both(tmp_path / "two"), cache_dir=tmp_path)
-    assert isinstance(both, BiAwdLstmEncoder)
+    assert isinstance(both, BidirectionalAwdLstmEncoder)
     singles = [
         harness.load_encoder("ulmfit", path=tmp_path / "two" / d, cache_dir=tmp_path)
         for d in ("forward", "backward")
@@ -365,7 +365,7 @@ def test_named_configurations_are_whole(name: str) -> None:
     assert set(config["about"]) >= {"family", "unit", "objective", "size", "source"}
     assert set(config["recipe"]) >= {"scratch", "frozen", "embedding_init", "slow_embedding", "full"}
     assert all(r["source"] for r in config["recipe"].values())
-    with pytest.raises(HarnessError, match=r"give encoder\.path=DIR"):
+    with pytest.raises(HarnessError, match=r"set encoder\.path=DIR"):
         harness.load_encoder(name)
 
 

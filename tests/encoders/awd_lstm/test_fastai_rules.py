@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.encoders.awd_lstm.english_tokens import english_tokens
-from harness.encoders.awd_lstm.fastai_rules import BOS, Token, fastai_tokens
+from harness.encoders.awd_lstm.fastai_rules import BOS, FastaiToken, fastai_tokens
 
 EXPECTED = Path(__file__).parent / "data" / "awd_lstm_expected.json"
 GOLDEN = json.loads(EXPECTED.read_text(encoding="utf-8"))
@@ -63,8 +63,8 @@ def test_places_in_the_text() -> None:
 
 def test_markers_stand_where_their_token_does() -> None:
     tokens = fastai_tokens("The USA won")
-    assert tokens[0] == Token("xxmaj", 0, 3, True)
-    assert tokens[1] == Token("the", 0, 3)
+    assert tokens[0] == FastaiToken("xxmaj", 0, 3, True)
+    assert tokens[1] == FastaiToken("the", 0, 3)
     assert [t.marker for t in tokens] == [True, False, True, False, False]
     assert not fastai_tokens("xxmaj typed")[0].marker
 

@@ -248,7 +248,7 @@ def test_truncation_keeps_the_first_window_and_counts():
 
 
 def test_no_room_or_no_step_is_one_error():
-    with pytest.raises(HarnessError, match="2 special tokens and no text"):
+    with pytest.raises(HarnessError, match="2 special tokens but not for text"):
         bert_like().tokenize([Text.from_string("a")], WindowOptions(2, 0))
     with pytest.raises(HarnessError, match="stride=64"):
         bert_like().tokenize([Text.from_string("a")], WindowOptions(32, 64))
