@@ -2,10 +2,10 @@
 
 ``python -m benchmarks.from_text TRAIN_TEXT HELD_OUT_TEXT TREC_FOLDER [RESULTS]``
 
-Each family's ``small`` size is pretrained on the first text for :data:`SECONDS` of training (word vectors: their
-default number of epochs), two at a time, and evaluated on the second text. The frozen encoder is then evaluated
-with the default network on TREC with :data:`SEEDS` and :data:`EXAMPLES`, and so is a randomly initialised one
-(``budget.steps=0``). Completed steps are not repeated. Prints two tables as Markdown.
+Each family's ``small`` size is pretrained on the first text for :data:`SECONDS` of training (word vectors:
+their default number of epochs), two at a time, and evaluated on the second text. The frozen encoder is then
+evaluated with the default network on TREC with :data:`SEEDS` and :data:`EXAMPLES`, and so is a randomly
+initialised one (``budget.steps=0``). Completed steps are not repeated. Prints two tables as Markdown.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def measures(records: dict[str, dict[str, Any]]) -> str:
 
 
 def comparison(results: Path) -> str:
-    """Table of trained and untrained encoders: paired by examples and seeds, p values with Holm's correction."""
+    """Table of trained and untrained encoders: paired by examples and seeds, p values with Holm's
+    correction."""
     found = read(results)
     rows = {row.records[0].encoder: row for row in by_variant(found.records)}
     samples = Samples(found.configs)
