@@ -168,7 +168,7 @@ def eval_plans(batches: Sequence[list[int]], *, share: Share = Share()) -> list[
     return own or ([Plan([], 0)] if share.size > 1 else [])
 
 
-class _Steps(Dataset):
+class _Steps(Dataset[Step]):
     """Steps of one epoch, or evaluation batches, collated when they are asked for."""
 
     def __init__(self, items: Sequence[Item], steps: Sequence[Plan], pad: dict[str, float]) -> None:
@@ -217,17 +217,17 @@ class HarnessData(pl.LightningDataModule):
         super().__init__()
         self.items, self.batching, self.pad, self.share = items, batching, pad, share
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Step]:
         epoch = self.trainer.current_epoch if self.trainer else 0
         items, b = self.items["train"], self.batching
         steps = step_order(items, batch_size=b.batch_size, seed=b.seed, epoch=epoch)
         plans = train_plans(items, steps, max_length=b.max_length, share=self.share)
         return _loader(_Steps(items, plans, self.pad))
 
-    def val_dataloader(self) -> DataLoader:
+    def val_dataloader(self) -> DataLoader[Step]:
         return self.eval_loader("dev")
 
-    def eval_loader(self, split: str) -> DataLoader:
+    def eval_loader(self, split: str) -> DataLoader[Step]:
         items, b = self.items[split], self.batching
         order = sorted(range(len(items)), key=lambda i: (-items[i].width, i))
         batches = [order[i : i + b.eval_batch_size] for i in range(0, len(order), b.eval_batch_size)]
@@ -237,7 +237,7 @@ class HarnessData(pl.LightningDataModule):
         return _loader(_Steps(items, eval_plans(parts, share=self.share), self.pad))
 
 
-def _loader(steps: _Steps) -> DataLoader:
+def _loader(steps: _Steps) -> DataLoader[Step]:
     return DataLoader(steps, batch_size=None, shuffle=False, num_workers=0)
 
 

@@ -17,6 +17,7 @@ from harness.bodies.base import Body
 from harness.data.batch import Batch
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder
+from harness.encoders.config import Layers
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.processes.distributed import ALONE, World
@@ -24,7 +25,7 @@ from harness.processes.lightning import Sharding, gather_state_dict, local
 from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
-from harness.training.features import Layers, pick_layers
+from harness.training.features import pick_layers
 from harness.training.optim import check_partition, frozen_groups, lr_lambda, parameter_groups
 
 
@@ -102,7 +103,8 @@ class TransferModel(pl.LightningModule):
         """The head's outputs for a batch."""
         with self.sharding.autocast() if self.sharding else contextlib.nullcontext():
             encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
-            return self.head(self.body(encoded, batch.tokens), batch)
+            outputs: dict[str, Tensor] = self.head(self.body(encoded, batch.tokens), batch)
+            return outputs
 
     def configure_model(self) -> None:
         """Shard the parameters over the ranks before the optimizer is made; Lightning calls this repeatedly."""
