@@ -271,10 +271,11 @@ def test_the_shown_configuration_has_no_paths_and_no_secrets() -> None:
 
 @pytest.mark.parametrize("value", ["words", ["x" * 65], [["a"]]])
 def test_tags_must_be_short_words(folder: Path, value: Any) -> None:
-    from harness.config.schema import SECTIONS
+    from harness.core.validation import checked
+    from harness.records.parts import LoggerConfig
 
     with pytest.raises(HarnessError, match=r"logger\.tags"):
-        SECTIONS["logger"]["tags"]("logger.tags", value)
+        checked(LoggerConfig, {"tags": value}, section="logger")
 
 
 def test_a_custom_logger_is_one_class_and_one_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
