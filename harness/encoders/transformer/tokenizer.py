@@ -40,7 +40,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(slots=True)
-class _TokenizedText:
+class _SubwordText:
     """A tokenized text: block (S, 6) and the first token of each of its W words (-1 = deleted)."""
 
     source: Text
@@ -136,7 +136,7 @@ class HFTokenizer:
             )
         return room
 
-    def _encode(self, texts: Sequence[Text]) -> Iterator[_TokenizedText]:
+    def _encode(self, texts: Sequence[Text]) -> Iterator[_SubwordText]:
         for at in range(0, len(texts), _BATCH):
             part = texts[at : at + _BATCH]
             raw = [_SURROGATE.sub("\ufffd", t.text) for t in part]
@@ -145,7 +145,7 @@ class HFTokenizer:
             ):
                 yield self._align(text, encoding)
 
-    def _align(self, text: Text, encoding: Encoding) -> _TokenizedText:
+    def _align(self, text: Text, encoding: Encoding) -> _SubwordText:
         block = np.zeros((len(encoding.ids), 6), dtype=np.int64)
         block[:, ID] = encoding.ids
         raw = np.asarray(encoding.offsets, dtype=np.int64)
@@ -157,13 +157,13 @@ class HFTokenizer:
         counts["tokens"] += len(block)
         if self.unknown is not None:
             counts["unknown_tokens"] += int((block[:, ID] == self.unknown).sum())
-        return _TokenizedText(text, block, first_token)
+        return _SubwordText(text, block, first_token)
 
     def _windows(
         self,
         template: Template,
         before: list[np.ndarray],
-        last: _TokenizedText,
+        last: _SubwordText,
         room: int | None,
         windowing: WindowOptions,
     ) -> list[TokenizedWindow]:
@@ -186,7 +186,7 @@ class HFTokenizer:
         self,
         template: Template,
         before: list[np.ndarray],
-        last: _TokenizedText,
+        last: _SubwordText,
         window: tuple[int, int],
         owned: np.ndarray,
         index: int,
@@ -210,7 +210,7 @@ class HFTokenizer:
         )
 
     def _truncated(
-        self, a: _TokenizedText, b: _TokenizedText, room: int | None, windowing: WindowOptions
+        self, a: _SubwordText, b: _SubwordText, room: int | None, windowing: WindowOptions
     ) -> list[TokenizedWindow]:
         """Return one row; the longer text is truncated until both fit.
 
@@ -228,7 +228,7 @@ class HFTokenizer:
         return [self._row(self.pair, [a.block[:first]], b, wins[0], owner == 0, 0)]
 
     def _windowed(
-        self, a: _TokenizedText, b: _TokenizedText, room: int | None, windowing: WindowOptions
+        self, a: _SubwordText, b: _SubwordText, room: int | None, windowing: WindowOptions
     ) -> list[TokenizedWindow]:
         """Return windows over the second text; the first (truncated to ``max_first``) is repeated in each."""
         assert self.pair is not None
