@@ -86,7 +86,9 @@ class Quantised:
     def rows(self, start: int, end: int) -> np.ndarray:
         """(end - start, dim) float32."""
         codes = self.codes[start:end]
+        # (n, subvectors, width): codes [[7 3]] select centroid 7 of subvector 0 and centroid 3 of subvector 1
         parts = self.centroids[np.arange(codes.shape[1])[None, :], codes]
+        # the slice drops the zeros that fill up a narrower last subvector
         out: np.ndarray = parts.reshape(len(codes), -1)[:, : self.dim]
         return out if self.norms is None else out * self.norms[start:end, None]
 
@@ -123,6 +125,7 @@ def read_model(stream: IO[bytes], path: Path) -> Model:
     head = reader.take(8)
     magic, version = struct.unpack("<ii", head)
     old = magic != MAGIC
+    # without a magic number the 8 bytes already read are the first two arguments
     raw = (head if old else b"") + reader.take(_ARGUMENTS.size - (8 if old else 0))
     header = _arguments(raw, version=0 if old else version)
     if header is None:
@@ -137,6 +140,7 @@ def read_model(stream: IO[bytes], path: Path) -> Model:
     rows, blocks = _quantised(reader, header) if quantised else _dense(reader, header)
     buckets = header.buckets if dictionary.kept is None else len(dictionary.kept)
     expected = len(dictionary.words) + buckets
+    # a model without character n-grams never uses the rows after its words, so their number is not checked
     if rows < len(dictionary.words) or (header.maxn and rows != expected):
         raise reader.bad(
             f"its matrix has {rows} rows for {len(dictionary.words)} words and {buckets} buckets"
@@ -148,6 +152,7 @@ def _header(data: bytes) -> Header | None:
     if len(data) < 8 + _ARGUMENTS.size:
         return None
     magic, version = struct.unpack_from("<ii", data)
+    # without a magic number the arguments begin at byte 0
     return _arguments(data[8:] if magic == MAGIC else data[:-8], version=version if magic == MAGIC else 0)
 
 
@@ -186,6 +191,7 @@ def _dense(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarray]]:
     _check_dim(reader, header, dim)
 
     def blocks() -> Iterator[np.ndarray]:
+        # as many rows as BLOCK bytes hold
         step = max(1, BLOCK // (4 * dim))
         for start in range(0, rows, step):
             n = min(step, rows - start)
@@ -207,6 +213,7 @@ def _quantised(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarra
     norms = None
     if with_norms:
         picked = np.frombuffer(reader.take(rows), dtype=np.uint8)
+        # norms have a quantiser of one subvector of width 1: centroids (1, 256, 1)
         norms = _centroids(reader)[0, picked, 0]
     matrix = Quantised(codes.reshape(rows, len(centroids)), centroids, dim, norms)
     step = max(1, BLOCK // (4 * dim))
@@ -220,6 +227,8 @@ def _centroids(reader: _Reader) -> np.ndarray:
         raise reader.bad(
             f"its quantiser cuts {dim} numbers into {parts} parts of {width}, the last of {last}"
         )
+    # The file holds the 256 centroids of one subvector after the other. Example: dim 5 in 3 parts of 2, the
+    # last of 1, is 256 x 2, 256 x 2 and 256 x 1 numbers; the last fill [2, :, 0], and [2, :, 1] stays 0.
     flat = np.frombuffer(reader.take(4 * dim * _CENTROIDS), dtype="<f4")
     full = (parts - 1) * width * _CENTROIDS
     out = np.zeros((parts, _CENTROIDS, width), dtype=np.float32)
@@ -259,6 +268,8 @@ class _Reader:
 
     def entries(self, n: int) -> Iterator[tuple[bytes, int]]:
         """``n`` dictionary entries: the bytes of the word and its kind."""
+        # An entry is the word, a zero byte, 8 bytes of count, 1 byte of kind. Example: b"cat" at 0 has its
+        # zero byte at end = 3 and its kind at 3 + 9 = 12, and the next entry begins at 3 + 10 = 13.
         buffer, at = self._ahead, 0
         for _ in range(n):
             end = buffer.find(b"\0", at)
@@ -270,6 +281,7 @@ class _Reader:
                 end = buffer.find(b"\0", at)
             yield buffer[at:end], buffer[end + 9]
             at = end + 10
+        # what follows the dictionary has been read from the stream too: take() gives it out first
         self._ahead = buffer[at:]
 
     def bad(self, what: str) -> HarnessError:

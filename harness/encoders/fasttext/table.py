@@ -67,6 +67,7 @@ class SubwordTable(VectorTable):
         owner, rows = self._subwords.of(encoded)
         counts = np.bincount(owner, minlength=len(words))
         totals = _sums(self.ngrams, rows, counts)
+        # a word without n-grams has the sum 0; the clamp makes that 0 / 1 instead of 0 / 0
         return (totals / np.maximum(counts, 1)[:, None]).astype(np.float32), counts
 
 
@@ -94,28 +95,39 @@ class Subwords:
         owner, hashes = self._hashes(words)
         rows = (hashes % np.uint32(self.buckets)).astype(np.int64)
         if self.kept is not None:
+            # pruned buckets are -1: their n-grams are left out, also of the mean's denominator
             rows = self.kept[rows].astype(np.int64)
             owner, rows = owner[rows >= 0], rows[rows >= 0]
+        # _hashes() lists all n-grams of one length before those of the next: owner [0 1 0 1] becomes
+        # [0 0 1 1]. A stable sort fixes the order of the additions, hence the bits of the sums.
         order = np.argsort(owner, kind="stable")
         return owner[order], rows[order]
 
     def _hashes(self, words: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Word and hash of every n-gram, all words at once: the hashes of n-grams that begin at one character
         grow together, character by character."""
+        # Example: the words b"ab" and b"\xc3\xa9" (one character of two bytes) give
+        #   data    <  a  b  >  <  c3 a9 >        begin [0 4 8]
+        #   starts  0  1  2  3  4  5     7        sizes [1 1 1 1 1 2 1], word [0 0 0 0 1 1 1]
+        #   first   at starts 0 and 4 (the <)     last at starts 3 and 7 (the >)
         data = np.frombuffer(b"".join(b"<" + w + b">" for w in words), dtype=np.uint8)
         lengths = np.array([len(w) + 2 for w in words])
         begin = np.concatenate([[0], np.cumsum(lengths)])
         starts = np.flatnonzero((data & 0xC0) != 0x80)  # first bytes of characters
         sizes = np.diff(np.append(starts, len(data)))
+        # side=right, so that a < belongs to the word that it begins, not to the one before
         word = np.searchsorted(begin, starts, side="right") - 1
         first, last = starts == begin[word], starts + sizes == begin[word + 1]
         plain = np.array([w != EOS or self.plain_eos for w in words])
+        # sign-extended like a C++ signed char: c3 becomes ffffffc3
         values = data.astype(np.int8).astype(np.int32).view(np.uint32)
+        # numbers of the characters at which an n-gram begins that still fits into its word
         alive = np.flatnonzero(plain[word])
         state = np.full(len(alive), _BASIS, np.uint32)
         owners, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
         for n in range(1, self.maxn + 1):
             here = alive + n - 1
+            # the clamp only keeps the index valid, the comparison before it decides
             inside = (here < len(starts)) & (word[np.minimum(here, len(starts) - 1)] == word[alive])
             alive, state, here = alive[inside], state[inside], here[inside]
             if not len(alive):
@@ -132,6 +144,7 @@ def _mix(state: np.ndarray, values: np.ndarray, starts: np.ndarray, sizes: np.nd
     """FNV-1a states after one more character each."""
     for byte in range(int(sizes.max())):
         more = sizes > byte
+        # characters of fewer bytes read byte 0 instead and discard the result
         mixed = (state ^ values[np.where(more, starts + byte, 0)]) * _PRIME
         state = np.where(more, mixed, state)
     return state
@@ -145,7 +158,10 @@ def _sums(matrix: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarra
     at = 0
     while at < len(counts):
         offset = int(ends[at - 1]) if at else 0
+        # the words whose n-grams end within these rows, and one word at least, however long
         stop = max(at + 1, int(np.searchsorted(ends, offset + most, side="right")))
+        # reduceat() gives a row instead of 0 for an empty run, so words without n-grams are skipped: counts
+        # [2 0 1] have ends [2 2 3], words 0 and 2 are summed from rows 0 and 2 on, and word 1 keeps its zeros
         full = np.flatnonzero(counts[at:stop]) + at
         if len(full):
             gathered = matrix[rows[offset : int(ends[stop - 1])]]
@@ -183,6 +199,7 @@ def _build(folder: Path, path: Path, member: str | None, content: str) -> None:
     rows = model.rows - len(words)
     table = None
     if kept is not None:
+        # -1: no row, the bucket was pruned
         table = np.full(header.buckets, -1, dtype=np.int32)
         for bucket, row in kept.items():
             if 0 <= bucket < header.buckets and 0 <= row < rows:
@@ -201,6 +218,7 @@ def _build(folder: Path, path: Path, member: str | None, content: str) -> None:
 
 def _spill(model: Model, words: Path, ngrams: Path) -> None:
     """Write the matrix as it comes, so that no part of a large file is held in memory."""
+    # rows of words still to come: with 3 words and blocks of 2 rows, the second block is split after 1 row
     left = len(model.dictionary.words)
     with words.open("wb") as first, ngrams.open("wb") as second:
         for block in model.blocks:

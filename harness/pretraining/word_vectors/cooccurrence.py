@@ -88,6 +88,7 @@ class Cooccurrence:
                 np.concatenate([block["keys"] for block in loaded]),
                 np.concatenate([block["weights"] for block in loaded]),
             )
+        # the inverse of pairs_of(): with 3 words, key 5 is the pair (1, 2)
         first, second = np.divmod(keys, self.words)
         # in the definition of X_ii a pair of equal words counts in both orders, pairs_of() counts it once
         count = np.where(first == second, 2 * weights, weights).astype(np.float32)
@@ -106,6 +107,7 @@ class Cooccurrence:
     def _merge(self) -> tuple[np.ndarray, np.ndarray]:
         if len(self._keys) != 1:
             keys, weights = sum_by_key(
+                # the empty array lets concatenate() accept a corpus without blocks
                 np.concatenate([*self._keys, np.empty(0, np.int64)]),
                 np.concatenate([*self._weights, np.empty(0)]),
             )
@@ -119,6 +121,7 @@ class Cooccurrence:
 
 def parts_for(words: int, *, window: int, max_pairs: int = PART) -> int:
     """Number of parts that keeps each part of a corpus of ``words`` words below ``max_pairs`` pairs."""
+    # each word has at most `window` pairs with words to its right; -(-a // b) rounds up
     return max(1, -(-words * window // max_pairs))
 
 
@@ -162,6 +165,7 @@ def sum_by_key(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     # a stable sort fixes the order of the additions, hence the bits of the sums
     order = np.argsort(keys, kind="stable")
     keys, weights = keys[order], weights[order]
+    # the first position of each run of equal keys
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     return keys[starts], np.add.reduceat(weights, starts)
 

@@ -140,6 +140,7 @@ class GloVe:
         matrix = fit.vectors()
         if self.unknown and UNKNOWN not in ids:
             words.append(UNKNOWN)
+            # rows are sorted by descending count: the last ones are the least frequent
             matrix = np.concatenate([matrix, matrix[-RARE:].mean(axis=0, keepdims=True)])
         write_vectors(run.folder, words, matrix, form=self.form, digits=self.digits, header=False)
         return Outcome(
@@ -173,6 +174,7 @@ class GloVe:
         fit.pairs = table.pairs()
         if not fit.pairs:
             raise HarnessError("corpus: no two words of the vocabulary co-occur; raise encoder.window")
+        # the budget counts words, training counts pairs: an epoch over the pairs is one over the words
         words_per_pair = total / fit.pairs
         while (used := budget.used(fit.progress, tokens_per_epoch=total)) < 1:
             fit.step(table, words_per_pair=words_per_pair)
@@ -199,6 +201,7 @@ class GloVeFit:
         self.options, self.seed = options, seed
         rng = np.random.default_rng([seed, 0])
         size = (2, words, options.dim + 1)
+        # uniform in +-0.5 / dim, like the published program; the biases too
         initial = ((rng.random(size) - 0.5) / options.dim).astype(np.float32)
         one = np.ones((words, 1), np.float32)
         # rows [w, b, 1] and [v, 1, c], see the module
@@ -229,6 +232,7 @@ class GloVeFit:
         """Both orders of every pair of the current part, in random order."""
         key = (self.position.epoch, self.position.part)
         if self._part_data is None or self._part_data[0] != key:
+            # every order has a generator of its own position, so a resumed run needs no generator state
             order = np.random.default_rng([self.seed, 1, self.position.epoch]).permutation(len(table))
             pairs = table.part(int(order[self.position.part]))
             shuffle = np.random.default_rng([self.seed, 2, *key])
@@ -250,8 +254,9 @@ class GloVeFit:
         """Take one AdaGrad step on J / 2, whose gradient with respect to w_i is f(X_ij) * error * v_j."""
         options = self.options
         # f(x) = min(1, (x / x_max)^alpha), computed from log x
+        # example: x_max 100, alpha 0.75: f(10) = 0.1^0.75 = 0.178; pairs above x_max have weight 1
         weight = ((log_counts - math.log(options.x_max)) * options.alpha).exp().clamp(max=1)
-        w, v = self.main[i], self.context[j]
+        w, v = self.main[i], self.context[j]  # (n, dim + 2)
         error = (w * v).sum(1) - log_counts
         weighted_error = weight * error
         self._loss[0] += float((weighted_error * error).sum())
@@ -275,9 +280,11 @@ class GloVeFit:
             gradients: (n, dim + 2).
             constant: column that is not trained.
         """
+        # `table[rows] -= x` would apply only one of the updates of a row that occurs several times
         distinct, index = torch.unique(rows, return_inverse=True)
         total = gradients.new_zeros(len(distinct), gradients.shape[1]).index_add_(0, index, gradients)
         total[:, constant] = 0
+        # AdaGrad divides by the sum that already includes this gradient
         row_squares = squares[distinct].addcmul_(total, total)
         squares[distinct] = row_squares
         table[distinct] -= self.options.lr * total / row_squares.sqrt()
@@ -314,6 +321,7 @@ class GloVeFit:
 def _both_orders(pairs: Pairs, rng: np.random.Generator) -> Triples:
     """(i, j, log X_ij) and (j, i, log X_ij) of every pair, in random order; pairs of equal words once."""
     mixed = pairs.first != pairs.second
+    # the pairs (0, 1) and (2, 2) give i = [0 2 1] and j = [1 2 0]
     first = np.concatenate([pairs.first, pairs.second[mixed]]).astype(np.int64)
     second = np.concatenate([pairs.second, pairs.first[mixed]]).astype(np.int64)
     logs = np.log(np.concatenate([pairs.count, pairs.count[mixed]]))
