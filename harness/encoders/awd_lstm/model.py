@@ -59,6 +59,7 @@ class Sizes:
     def widths(self) -> list[tuple[int, int]]:
         """Return the input and output width of each layer."""
         outs = [self.hidden] * (self.layers - 1) + [self.embedding]
+        # 400, 1152 and 3 layers: (400, 1152), (1152, 1152), (1152, 400)
         return list(zip([self.embedding, *outs[:-1]], outs, strict=True))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -74,6 +75,7 @@ def row_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Apply dropout to (B, S, D) with one mask for all S steps of a row."""
     if not training or p == 0:
         return x
+    # the mask (B, 1, D) is broadcast over the steps; F.dropout scales what it keeps by 1 / (1 - p)
     return x * F.dropout(x.new_ones(x.shape[0], 1, x.shape[2]), p)
 
 
@@ -100,6 +102,7 @@ class WeightDropLSTM(nn.LSTM):
         # the CPU kernel does not support training in half precision: use the dtype of the weights there
         mixed = torch.is_autocast_enabled(x.device.type) and x.device.type != "cpu"
         with torch.autocast(x.device.type, enabled=mixed):
+            # the last six: has_biases, num_layers, dropout, train, bidirectional, batch_first
             out, h, c = torch._VF.lstm(x, hidden, weights, True, 1, 0.0, self.training, False, True)
         return out, (h, c)
 
@@ -140,6 +143,7 @@ class WordTable(nn.Module):
         out = self.look_up(ids)
         if self.training and self.dropout:
             total = len(self.weight) + (0 if self.added is None else len(self.added))
+            # one mask value per row of the table, (V + added, 1), looked up for each token: (B, S, 1)
             out = out * F.dropout(out.new_ones(total, 1), self.dropout)[ids]
         return out
 
@@ -148,6 +152,8 @@ class WordTable(nn.Module):
         if self.added is None:
             return F.embedding(ids, self.weight)
         size = len(self.weight)
+        # Both tables are read for every id, with clamped indices. Example: V = 3 and ids [1, 4] read rows
+        # [1, 2] of `weight` and [0, 1] of `added`; where() keeps weight[1] for id 1 and added[1] for id 4.
         pretrained = F.embedding(ids.clamp(max=size - 1), self.weight)
         new = F.embedding((ids - size).clamp(min=0), self.added)
         return torch.where((ids >= size)[..., None], new, pretrained)
@@ -177,6 +183,7 @@ class AwdLstm(nn.Module):
     @classmethod
     def of(cls, sizes: Sizes, weights: Mapping[str, Tensor], dropouts: Dropouts | None = None) -> AwdLstm:
         """Create the model with these weights, without drawing random numbers."""
+        # on the meta device nothing is allocated or drawn; the weights are assigned below
         with torch.device("meta"):
             out = cls(sizes, dropouts)
         out.load_state_dict({k: weights[k] for k in sizes.shapes()}, assign=True)
@@ -267,6 +274,7 @@ class AwdLstmLM(nn.Module):
         known = (index >= 0)[:, None]
         table = self.core.table.all_rows().detach()
         weights = self.weights()
+        # index -1 (a new word) reads the last row, which where() replaces by the mean
         weights["table.weight"] = torch.where(known, table[index], table.mean(0))
         bias = torch.where(known[:, 0], self.bias.detach()[index], self.bias.detach().mean())
         sizes = Sizes(len(new), *(getattr(self.core.sizes, k) for k in ("embedding", "hidden", "layers")))

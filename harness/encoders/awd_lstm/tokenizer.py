@@ -57,6 +57,7 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str], *, task: bool) -> None:
         self.words = list(words)
+        # reversed: the first row of a word that is listed twice wins
         self.ids = {word: i for i, word in reversed(list(enumerate(words)))}
         for new, old in _OLD_NAMES.items():
             if new not in self.ids and old in self.ids:
@@ -80,12 +81,14 @@ class Vocabulary:
         index = self.ids.get(token)
         if index is not None:
             return index
+        # row len(words) is shared by all new words that were not added
         return self._new.get(token, len(self.words)) if self.task else self.ids[UNKNOWN]
 
     def extend(self, tokens: Iterable[str]) -> list[str]:
         """Add rows for tokens that are not in the table, in alphabetical order; return all added tokens."""
         if self.task:
             for token in sorted({t for t in tokens if t not in self.ids} - self._new.keys()):
+                # + 1 for the shared row
                 self._new[token] = len(self.words) + 1 + len(self._new)
         return list(self._new)
 
@@ -173,9 +176,11 @@ class FastaiTokenizer:
 
     def _encode(self, text: Text) -> _TokenizedText:
         tokens = [t for t in fastai_tokens(text.text) if not self._is_unsupported_marker(t)]
+        # (S, 2); the reshape keeps two columns if there are no tokens
         raw = np.array([(t.start, t.end) for t in tokens], dtype=np.int64).reshape(-1, 2)
         word, offsets, _ = align(text, raw)
         text_tokens = np.array([i for i, t in enumerate(tokens) if not t.marker], dtype=np.int64)
+        # markers cannot represent a word, so only the other tokens are candidates
         word_to_token = _word_to_token(text, raw[text_tokens], text_tokens, last=self.word_state == "last")
         known = np.array(
             [all(v.known(t.text) for v in self.vocabularies.values()) for t in tokens], dtype=bool
@@ -193,11 +198,13 @@ class FastaiTokenizer:
     def _count(
         self, tokens: Sequence[FastaiToken], word: np.ndarray, word_to_token: np.ndarray, known: np.ndarray
     ) -> None:
+        # words with an unknown token; -1 among them stands for tokens of no word and is dropped below
         unknown = np.unique(word[~known])
         counts = self.counts
         counts["texts"] += 1
         counts["words"] += len(word_to_token)
         counts["words_deleted"] += int((word_to_token < 0).sum())
+        # words that have a token, less those of them that have an unknown one
         counts["words_known"] += int((word_to_token >= 0).sum()) - int(
             (word_to_token[unknown[unknown >= 0]] >= 0).sum()
         )
@@ -226,14 +233,17 @@ class FastaiTokenizer:
         inside = slice(start, start + length)
         first = np.array(self._first(), dtype=np.int64).reshape(-1, len(self.vocabularies))
         ids = np.concatenate([first, row.ids[inside]])
+        # in two steps, since -1 (a deleted word) would index the last token
         has = row.tokens >= 0
         has[has] = owned[row.tokens[has]]
         before = len(first)
         return TokenizedWindow(
             inputs={name: ids[:, i].copy() for i, name in enumerate(self.vocabularies)},
+            # xxbos belongs to no word (-1), but its sequence id is that of text (0)
             word_ids=np.concatenate([np.full(before, -1), row.word[inside]]),
             offsets=np.concatenate([np.zeros((before, 2), dtype=np.int64), row.offsets[inside]]),
             sequence_ids=np.zeros(len(ids), dtype=np.int64),
+            # token 12 of the text, in a window that starts at 10 behind xxbos, is token 12 - 10 + 1 = 3
             word_to_token=np.where(has, row.tokens - start + before, -1),
             window=index,
         )
@@ -253,14 +263,18 @@ def _word_to_token(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: 
     first = align(text, spans)[2]
     if not len(spans):
         return first
+    # first = -1 reads the last number, which the condition discards
     out = np.where(first >= 0, numbers[first], -1)
     if not last or not len(text):
         return out
     words = np.array(text.spans, dtype=np.int64)
+    # tokens that are not blank
     keep = np.flatnonzero([bool(text.text[a:b].strip()) for a, b in spans.tolist()])
     if not len(keep):
         return out
     # the last token that starts before the word's end
+    # "I don't" has the words (0, 1) and (2, 7), and tokens that start at 0, 2 and 4: 1 and 3 of them start
+    # before the words' ends 1 and 7, so the last ones are the tokens 0 and 2
     at = np.maximum(np.searchsorted(spans[keep, 0], words[:, 1]) - 1, 0)
     covers = (first >= 0) & (spans[keep[at], 1] > words[:, 0]) & (spans[keep[at], 0] < words[:, 1])
     return np.where(covers, numbers[keep[at]], out)

@@ -119,12 +119,14 @@ class BiLSTMLayer(nn.Module):
             if rows < h.shape[1]:  # the shortest rows end here: set their final states aside
                 finished.append((h[:, rows:], c[:, :, rows:].transpose(1, 2)))
                 h, c = h[:, :rows], c[:, :, :rows]
+            # (2, C, rows) each
             i, j, f, o = torch.baddbmm(gates, recurrent, h.transpose(1, 2)).chunk(4, dim=1)
             c = _clip(torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j), self.cell_clip)
             hidden = (torch.sigmoid(o) * torch.tanh(c)).transpose(1, 2)
             h = _clip(torch.bmm(hidden, self.projection), self.proj_clip)
             outputs.append(h)
         finished.append((h, c.transpose(1, 2)))
+        # the shortest rows finished first: reversed, the parts are in the order of the rows
         last_h, last_c = (torch.cat(parts[::-1], dim=1) for parts in zip(*finished, strict=True))
         out = torch.cat(outputs, dim=1)
         return (out + x if self.skip else out), (last_h, last_c)

@@ -79,15 +79,17 @@ def example_stats(
     index = {c: i for i, c in enumerate(classes)}
     g, p = (np.array([index[c] for c in side], dtype=np.int64) for side in (gold, predicted))
     rows, right = np.arange(len(g)), g == p
-    tables = {part: np.zeros((len(g), len(classes))) for part in PARTS}
+    tables = {part: np.zeros((len(g), len(classes))) for part in PARTS}  # (N, K) each
     tables["gold"][rows, g] = 1
     tables["predicted"][rows, p] = 1
+    # wrong predictions leave their row of zeros
     tables["right"][rows[right], g[right]] = 1
     names = ["n", "right", *(f"{part}/{c}" for part in PARTS for c in classes)]
     columns = [np.ones((len(g), 1)), right[:, None].astype(float), *tables.values()]
     if positive is not None:
         names += POSITIVE
         empty = np.zeros((len(g), 1))
+        # the positive class may occur on neither side, such as in a small slice
         columns += [tables[part][:, [index[positive]]] if positive in index else empty for part in PARTS]
     return ExampleStats(tuple(names), np.hstack(columns))
 
@@ -105,12 +107,14 @@ def _columns(metric: str, names: Sequence[str]) -> list[str]:
 
 def _scores(sums: np.ndarray, names: Sequence[str]) -> Scores:
     out: Scores = {}
+    # (..., K) each: the leading axes are those of the resamples
     right_k, predicted_k, gold_k = (_block(sums, names, part) for part in PARTS)
     if "right" in names and "n" in names:
         n, right = pick(sums, names, "n", "right")
         out["accuracy"] = ratio(right, n)
     if right_k is not None and predicted_k is not None and gold_k is not None:
         occurs = (predicted_k + gold_k) > 0
+        # a class that does not occur in a resample has f1 0 and is left out of the denominator
         out["macro_f1"] = ratio(f1(right_k, predicted_k, gold_k).sum(axis=-1), occurs.sum(axis=-1))
     if "accuracy" in out and predicted_k is not None and gold_k is not None:
         out["mcc"] = _mcc(n, right, predicted=predicted_k, gold=gold_k)
@@ -126,8 +130,11 @@ def _block(sums: np.ndarray, names: Sequence[str], part: str) -> np.ndarray | No
 
 
 def _mcc(n: np.ndarray, right: np.ndarray, *, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    # Example: gold a a b and predictions a b b give n = 3, c = 2, t = [2, 1], p = [1, 2]:
+    # (2 * 3 - (2 * 1 + 1 * 2)) / sqrt((9 - 5) (9 - 5)) = 2 / 4 = 0.5
     covariance = right * n - (gold * predicted).sum(axis=-1)
     variances = (n**2 - (predicted**2).sum(axis=-1)) * (n**2 - (gold**2).sum(axis=-1))
+    # rounding must not make the root NaN
     return ratio(covariance, np.sqrt(np.maximum(variances, 0.0)))
 
 

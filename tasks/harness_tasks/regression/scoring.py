@@ -63,7 +63,9 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     covariance = _row_dot(weights * dx, dy)
     variances = _row_dot(weights * dx, dx) * _row_dot(weights * dy, dy)
     defined = varies_x & varies_y & (variances > 0)
+    # an undefined correlation keeps the scale 1, so that 0 / 0 raises no warning
     scale = np.sqrt(variances, where=defined, out=np.ones(len(weights)))
+    # rounding can exceed the bounds: 1.0000000000000002
     return np.asarray(np.clip(np.where(defined, covariance / scale, 0.0), -1.0, 1.0))
 
 
@@ -71,6 +73,7 @@ def _deviations(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Deviations (B, N) from the weighted mean, scaled to a maximum of 1 so that squares neither overflow nor
     underflow, and whether (B,) they exceed rounding."""
     deviations = x - (weights * x).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    # (B,); an example that is not in the resample must not count
     largest = (np.abs(deviations) * (weights > 0)).max(axis=1)
     varies = largest >= ROUNDING
     return deviations / np.where(varies, largest, 1.0)[:, None], varies
@@ -89,8 +92,10 @@ def weighted_ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     _, group = np.unique(x, return_inverse=True)  # [0, 1, 0]
     order = np.argsort(group, kind="stable")
+    # first position of each group in the order [0, 2, 1]: [0, 2]
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
     tied = np.add.reduceat(weights[:, order], starts, axis=1)  # weight per distinct value: [3, 1]
+    # [3, 4] - [3, 1] + [2, 1] = [2, 4]
     midranks = np.cumsum(tied, axis=1) - tied + (tied + 1) / 2
     return np.asarray(midranks[:, group])
 
@@ -102,6 +107,7 @@ def _direct(values: np.ndarray, names: Sequence[str], weights: np.ndarray) -> Sc
     if not np.isfinite(x).all():
         return {metric: np.full(len(weights), np.nan) for metric in METRICS}
     if is_constant(x):
+        # otherwise the ranks would order the rounding errors
         x = np.full_like(x, x[0])
     ranks = weighted_ranks(x, weights), weighted_ranks(y, weights)
     return {

@@ -84,6 +84,7 @@ class SpanHead(nn.Module):
         rows = batch.targets["start"] != IGNORE_INDEX
         for i, side in enumerate(("start", "end")):
             target = batch.targets[side][rows]
+            # (rows with a target, S + 1): the null position is the last class, number S
             logits = torch.cat([outputs[side], outputs["null"][:, i : i + 1]], dim=1)[rows]
             target = torch.where(target == NULL, width, target)
             total = total + functional.cross_entropy(logits, target, reduction="sum") / 2
@@ -142,9 +143,11 @@ class SpanHead(nn.Module):
 
         owned, limit = _ownership(batch, word)
         counts = owned[:, :, None] | (ahead(tokens.offsets[..., 1], 0) > limit[:, :, None])
+        # (B, S, longest): every span of at most `longest` tokens; beyond the row's end the end score is -inf
         scores = (start[:, :, None] + ahead(end, _NONE)).masked_fill(~counts, _NONE)
         score, at = scores.reshape(rows, width * longest).topk(min(_KEEP, width * longest), dim=1)
         first = at // longest
+        # topk() may return spans that leave the row: -inf, dropped below, but gather() needs an index
         last = (first + at % longest).clamp(max=width - 1)
         chars = (tokens.offsets[..., 0].gather(1, first), tokens.offsets[..., 1].gather(1, last), score)
         return [

@@ -66,6 +66,7 @@ def span_counts(gold: Sequence[Labels], predicted: Sequence[Labels], *, strict: 
     read = strict_entities if strict else entities
     counts = np.zeros((len(gold), 3), dtype=np.int64)
     for i, (g, p) in enumerate(zip(gold, predicted, strict=True)):
+        # entities are (type, start, end): the intersection holds those with equal type and ends
         gold_set, predicted_set = set(read(g)), set(read(p))
         counts[i] = len(gold_set & predicted_set), len(predicted_set), len(gold_set)
     return counts
@@ -75,6 +76,7 @@ def token_counts(gold: Sequence[Labels], predicted: Sequence[Labels]) -> np.ndar
     """(N, 2) int64: correctly labelled words and words of each sentence."""
     pairs = zip(gold, predicted, strict=True)
     counts = [(sum(a == b for a, b in zip(g, p, strict=True)), len(g)) for g, p in pairs]
+    # the reshape keeps two columns if there are no sentences
     return np.array(counts, dtype=np.int64).reshape(-1, 2)
 
 
@@ -85,8 +87,11 @@ def _by_label(
     labels = sorted({x for side in (gold, predicted) for sequence in side for x in sequence} - {ignored})
     first = {label: 3 * i for i, label in enumerate(labels)}
     out = np.zeros((len(gold), 3 * len(labels)), dtype=np.int64)
+    # each row is a view of `out`, so that adding to it fills the table
     for row, gold_labels, predicted_labels in zip(out, gold, predicted, strict=True):
         for g, p in zip(gold_labels, predicted_labels, strict=True):
+            # gold NOUN, predicted VERB: (ignored, VERB, NOUN) counts a predicted VERB and a gold NOUN, and
+            # nothing as correct
             for part, label in enumerate((g if g == p else ignored, p, g)):
                 if label is not None and label != ignored:
                     row[first[label] + part] += 1
@@ -96,6 +101,7 @@ def _by_label(
 def _by_type(gold: Sequence[Labels], predicted: Sequence[Labels]) -> tuple[list[str], np.ndarray]:
     """The entity types that occur, and (N, 3 T) counts: correct, predicted, gold entities per type."""
     pairs = [(set(entities(g)), set(entities(p))) for g, p in zip(gold, predicted, strict=True)]
+    # entity[0] is the type
     types = sorted({entity[0] for g, p in pairs for entity in g | p})
     first = {kind: 3 * i for i, kind in enumerate(types)}
     out = np.zeros((len(pairs), 3 * len(types)), dtype=np.int64)
@@ -145,6 +151,7 @@ def surface_f1(
     of an entity counts once, and is correct when the entity was found at one of its positions."""
     gold_forms: set[tuple[str, ...]] = set()
     predicted_forms: set[tuple[str, ...]] = set()
+    # (PER, John) in three sentences, found in one of them: one gold form and one correct form
     correct_forms: set[tuple[str, ...]] = set()
     for g, p, w in zip(gold, predicted, words, strict=True):
         gold_set, predicted_set = set(entities(g)), set(entities(p))
@@ -184,6 +191,7 @@ def _scores(sums: np.ndarray, names: Sequence[str]) -> Scores:
     out: Scores = {}
     correct, predicted, gold = pick(sums, names, *PARTS)
     if PARTS[0] in names:
+        # pick() fills missing columns with zeros: only the metrics whose columns exist are computed
         out |= {"span_f1": f1(correct, predicted, gold)} if set(PARTS) <= set(names) else {}
         out |= {"span_precision": ratio(correct, predicted)} if PARTS[1] in names else {}
         out |= {"span_recall": ratio(correct, gold)} if PARTS[2] in names else {}
@@ -200,6 +208,7 @@ def _scores(sums: np.ndarray, names: Sequence[str]) -> Scores:
 
 def _macro_f1(sums: np.ndarray, names: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     """Mean F1 of the labels that occur in gold or predictions."""
+    # (..., labels) each
     correct, predicted, gold = (
         np.stack(pick(sums, names, *(f"label/{label}/{part}" for label in labels)), axis=-1) for part in PARTS
     )
@@ -210,6 +219,7 @@ def _macro_f1(sums: np.ndarray, names: Sequence[str], labels: Sequence[str]) -> 
 
 def _groups(names: Sequence[str], prefix: str) -> list[str]:
     """X of each group of columns ``prefix/X/...``."""
+    # a label may itself contain a slash, so the name is cut from both ends instead of split
     start, end = f"{prefix}/", f"/{PARTS[2]}"
     return [n.removeprefix(start).removesuffix(end) for n in names if n.startswith(start) and n.endswith(end)]
 
