@@ -41,6 +41,8 @@ class ExampleStats:
 
     def with_names(self, names: Sequence[str]) -> ExampleStats:
         """Exactly these columns; columns that do not exist are filled with zeros."""
+        # (n, right) requested as (right, gold/a) is the column right and a column of zeros: a class that
+        # occurs in one seed only has no column in the others
         out = np.zeros((len(self.values), len(names)))
         position = {name: i for i, name in enumerate(self.names)}
         for i, name in enumerate(names):
@@ -65,6 +67,7 @@ class ClassCounts:
 
 def union(parts: Iterable[ExampleStats]) -> tuple[str, ...]:
     """Column names of all parts without duplicates, in order of first appearance."""
+    # a dict keeps the order of insertion, a set does not
     return tuple(dict.fromkeys(name for part in parts for name in part.names))
 
 
@@ -118,11 +121,13 @@ class MetricFromStats:
         """Scores (B,) of B weighted samples: ``values`` (N, k), ``weights`` (B, N)."""
         if self.direct is not None:
             return self.direct(values, names, weights)
+        # (B, N) @ (N, k) = (B, k): the sums of all resamples in one matrix product
         return self.scores(np.asarray(weights @ values, dtype=np.float64), names)
 
     def compute(self, stats: ExampleStats) -> dict[str, float]:
         """Scores of the examples, each counted once."""
         if self.direct is not None:
+            # one sample, in which every example has the weight 1
             scores = self.direct(stats.values, stats.names, np.ones((1, len(stats.values))))
             return {metric: float(value[0]) for metric, value in scores.items()}
         return {metric: float(value) for metric, value in self.scores(stats.sums(), stats.names).items()}
@@ -157,11 +162,13 @@ def load_metric(path: str) -> MetricFromStats:
 def pick(sums: np.ndarray, names: Sequence[str], *columns: str) -> list[np.ndarray]:
     """Columns of ``sums`` (..., k) by name, each (...); zeros for a missing column."""
     position = {name: i for i, name in enumerate(names)}
+    # `...` keeps the leading axes: (k,) of one sample gives scalars, (B, k) of resamples gives (B,)
     return [sums[..., position[c]] if c in position else np.zeros(sums.shape[:-1]) for c in columns]
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """``numerator / denominator``, 0 where the denominator is 0."""
+    # `where` leaves the zeros of `out` in place and raises no warning of a division by 0
     out = np.zeros(np.broadcast(numerator, denominator).shape)
     return np.asarray(np.divide(numerator, denominator, out=out, where=denominator != 0))
 

@@ -91,6 +91,7 @@ class TokenBatch:
         """
         pad = pad or {}
         lengths = torch.tensor([len(r) for r in rows])
+        # at least 1, so that a batch of empty texts has no tensor of width 0
         width = max(1, int(lengths.max()))
         words = max(1, max(len(r.word_to_token) for r in rows))
         return cls(
@@ -128,6 +129,7 @@ class TokenBatch:
 def pad_stack(arrays: Sequence[np.ndarray], width: int, value: float) -> Tensor:
     """Stack arrays to (B, width, ...), padded with ``value`` to ``width`` on the first axis and to the
     largest size on the others."""
+    # arrays (2, 3) and (4, 5) with width 4: inner is [5], the result (2, 4, 5)
     inner = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
     out = np.full((len(arrays), width, *inner), value, dtype=arrays[0].dtype)
     for i, a in enumerate(arrays):
@@ -163,6 +165,7 @@ def word_states(states: Tensor, tokens: TokenBatch, *, how: str = "first") -> Te
         (B, W, H); zeros for words that have no token in this row.
     """
     rows, words, vectors = owned_word_states(states, tokens, how=how)
+    # under autocast the vectors may have another dtype than the states
     out = states.new_zeros(*tokens.word_to_token.shape, states.shape[-1]).to(vectors.dtype)
     return out.index_put((rows, words), vectors)
 
@@ -182,6 +185,7 @@ def owned_word_states(
     Returns:
         row (N,) and word (N,) of each, in this order, and their states (N, H).
     """
+    # -1: another window owns the word, or the tokenizer deleted it
     rows, words = (tokens.word_to_token >= 0).nonzero(as_tuple=True)
     first = states[rows, tokens.word_to_token[rows, words]]
     if how == "first":
@@ -202,14 +206,18 @@ def _mean_by_word(
         total  [h_1 + h_2, h_3]          index_add over the slots
         count  [2, 1]
     """
+    # (B, 1): words are those of the last text; a question has word numbers of its own
     last = tokens.sequence_ids.amax(dim=1, keepdim=True)
+    # (B, W): n of each owned word, -1 for others
     number = torch.full_like(tokens.word_to_token, -1)
     number[rows, words] = torch.arange(len(rows), device=number.device)
     belongs = tokens.mask & (tokens.word_ids >= 0) & (tokens.sequence_ids == last)
+    # word_ids of special tokens (-1) and of a question (maybe >= W) are clamped to valid indices, then masked
     slot = number.gather(1, tokens.word_ids.clamp(0, number.shape[1] - 1)).masked_fill(~belongs, -1)
     belongs = slot >= 0  # not of a word that another window owns
     total = torch.zeros_like(fallback).index_add(0, slot[belongs], states[belongs])
     count = torch.bincount(slot[belongs], minlength=len(rows))[:, None]
+    # a word that was merged with its neighbour has no token; the clamp avoids 0 / 0
     return torch.where(count > 0, total / count.clamp(min=1), fallback)
 
 
@@ -238,6 +246,7 @@ def pool(states: Tensor, tokens: TokenBatch, how: str) -> Tensor:
         (B, pooled_size(H, how))
     """
     if how == "cls":
+        # argmax returns the first of equal maxima, hence the first True
         return _at(states, tokens.mask.int().argmax(dim=1))
     if how == "last":
         return _at(states, last_true(tokens.mask))
@@ -262,6 +271,7 @@ def _end_of_reading(states: Tensor, content: Tensor, how: str) -> Tensor:
     first, last = _at(states, content.int().argmax(dim=1)), _at(states, last_true(content))
     if how == "concat_both":
         half = states.shape[-1] // 2
+        # the forward half has read the row at the last token, the backward half at the first
         return torch.cat([last[:, :half], first[:, half:]], -1)
     return first if how == "concat_backward" else last
 

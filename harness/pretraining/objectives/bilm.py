@@ -90,6 +90,7 @@ class BiLMObjective(Objective[BiLM, None]):
         """
         self.types: dict[str, int] = {}
         self.train = [self._to_types(d) for d in train]
+        # held-out words are types as well, but only words of the training text get a class of their own
         counts = Counter(t for document in self.train for line in document for t in line.tolist())
         self.test = [self._to_types(d) for d in test]
         names = list(self.types)
@@ -99,6 +100,7 @@ class BiLMObjective(Objective[BiLM, None]):
         )[: max(1, self.max_vocabulary - len(MARKERS))]
         self.words = [*MARKERS, *(names[t] for t in ranked)]
         self.classes = np.full(len(names), MARKERS.index(UNKNOWN), dtype=np.int64)
+        # types [cat the zyx] with ranked [1 0] (the, cat) have the classes [4 3 0]; 0 is <UNK>
         self.classes[ranked] = np.arange(len(MARKERS), len(self.words))
         length = self.options.max_characters
         self.characters = np.stack([character_ids(w, length=length) for w in names])
@@ -117,9 +119,11 @@ class BiLMObjective(Objective[BiLM, None]):
         rng = np.random.default_rng([seed, epoch])
         rows = [
             row
+            # neighbouring lines stay together, documents are in random order
             for number in rng.permutation(len(self.train)).tolist()
             for row in join_lines(self.train[number], self.row_words, rng)
         ]
+        # rows are drawn into pools at random and sorted by length only within a pool
         order = rng.permutation(len(rows)).tolist()
         batches = list(self._sorted_batches([rows[i] for i in order]))
         for number in rng.permutation(len(batches)).tolist():
@@ -144,13 +148,15 @@ class BiLMObjective(Objective[BiLM, None]):
         ``characters`` of 4, 7 and the two sentence markers, and ``words`` [[1 0] [1 -]] (- = padding).
         """
         lengths = np.array([len(row) for row in rows])
-        mask = np.arange(max(1, lengths.max()))[None] < lengths[:, None]
+        mask = np.arange(max(1, lengths.max()))[None] < lengths[:, None]  # (B, S)
         flat = np.concatenate(rows)
         distinct, index = np.unique(flat, return_inverse=True)
         words, classes = np.zeros(mask.shape, np.int64), np.zeros(mask.shape, np.int64)
+        # a Boolean index is filled row by row, the order of `flat`
         words[mask], classes[mask] = index, self.classes[flat]
         markers = boundary_ids(length=self.options.max_characters)
         arrays = {
+            # the two sentence markers come last, where shard() and the model look for them
             "characters": np.concatenate([self.characters[distinct], markers]),
             "words": words,
             "classes": classes,
@@ -165,6 +171,7 @@ class BiLMObjective(Objective[BiLM, None]):
         if not len(rows["mask"]):
             return replace(batch, tensors={})
         characters, mask = batch.tensors["characters"], rows["mask"]
+        # this part uses fewer words: renumber them from 0 without gaps
         distinct, index = torch.unique(rows["words"][mask], return_inverse=True)
         words = torch.zeros_like(rows["words"])
         words[mask] = index
@@ -185,9 +192,10 @@ class BiLMObjective(Objective[BiLM, None]):
         for group in group_rows(sorted(rows, key=len), self.batch_words):
             tensors = {k: v.to(device) for k, v in self.batch(group).tensors.items()}
             nll, is_word = model(tensors)
+            # nll is (2, M), one row per direction; sentence markers are not counted
             sums += torch.where(is_word, nll, 0.0).double().sum(1).cpu()
         words = sum(map(len, rows))
-        unknown = sum(int((self.classes[row] == 0).sum()) for row in rows)
+        unknown = sum(int((self.classes[row] == 0).sum()) for row in rows)  # class 0 is <UNK>
         directions = zip(("forward", "backward"), sums.tolist(), strict=True)
         return EvalResult(
             float(sums.mean()),
@@ -236,6 +244,8 @@ def join_lines(lines: Sequence[Line], max_words: int, rng: np.random.Generator) 
     for line in lines:
         for at in range(0, len(line), max_words):
             part = line[at : at + max_words]
+            # with limits of 4, lines of 2, 1 and 3 words give rows of 3 (2 + 1) and 3; a part that is longer
+            # than the limit is a row of its own
             if row and words + len(part) > limit:
                 yield np.concatenate(row)
                 row, words, limit = [], 0, _draw_limit(max_words, rng)

@@ -145,6 +145,7 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:
         rng = np.random.default_rng([seed, epoch])
+        # no word begins in the separator, so it counts 0 words
         end = TokenSequence(np.array([self.end]), np.array([0]))
         if self.rows.packing != STREAM:
             yield from self._row_batches(rng, end, epoch=epoch)
@@ -154,6 +155,7 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
         # blocks of width + 1 tokens that overlap by one: inputs are all but the last, labels all but the
         # first
         width = self.sizes.positions
+        # width 2, stream E a b E c E: blocks E a b, b E c, c E; each token but the first is a label once
         rows = [stream.slice(at, at + width + 1) for at in range(0, len(stream) - 1, width)]
         order = rng.permutation(len(rows))
         for at in range(0, len(rows), self.rows.batch_rows):
@@ -171,6 +173,7 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
         )
         rows = [
             TokenSequence.join([end, row, end])
+            # less the two ends around each row
             for row in pack_documents(self.train, joined, self.sizes.positions - 2)
         ]
         tokens = self.rows.batch_rows * self.sizes.positions
@@ -182,12 +185,15 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
         ids = pad([r.ids for r in rows], IGNORE_INDEX)
         labels = ids[:, 1:]
         inputs = np.where(ids[:, :-1] == IGNORE_INDEX, self.end, ids[:, :-1])
+        # the budget counts tokens of the text, not the ends
         tokens = int(((labels != IGNORE_INDEX) & (labels != self.end)).sum())
         tensors = {"input_ids": torch.from_numpy(inputs), "labels": torch.from_numpy(labels.copy())}
+        # the first token of a row is not predicted
         return TrainingBatch(tensors, tokens=tokens, words=int(sum(r.words[1:].sum() for r in rows)))
 
     def loss(self, model: PreTrainedModel, batch: TrainingBatch, carry: None) -> BatchLoss[None]:
         labels = batch.tensors["labels"]
+        # no attention mask: padding is on the right, where a causal model does not look
         logits = model(input_ids=batch.tensors["input_ids"]).logits.float()
         mean = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE_INDEX)
         predicted = int((labels != IGNORE_INDEX).sum())
@@ -196,6 +202,7 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
     @torch.no_grad()
     def evaluate(self, model: PreTrainedModel) -> EvalResult:
         device = next(model.parameters()).device
+        # by length, so that batches need little padding
         windows = sorted(
             (w for document in self.test for w in self.windows(document.ids)), key=lambda w: len(w[0])
         )
@@ -229,10 +236,12 @@ class CausalLM(SubwordObjective["PreTrainedModel"]):
             Inputs and labels, (S,) each.
         """
         width = self.sizes.positions
+        # inputs_all[i] is the token before ids[i]: logits at i predict ids[i]
         inputs_all = np.concatenate([[self.end], ids])
         done, start = 0, 0
         while done < len(ids):
             labels = ids[start : start + width].copy()
+            # these were predicted by the previous window: they are context only
             labels[: done - start] = IGNORE_INDEX
             yield inputs_all[start : start + len(labels)], labels
             done = start + len(labels)

@@ -120,6 +120,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
     def epoch_rows(self, rng: np.random.Generator, *, epoch: int) -> list[MaskedLMRow]:
         """Draw the rows of one epoch."""
         if self.next_sentence:
+            # less [CLS] and two [SEP]
             return list(sentence_pairs(self.train, self.sizes.positions - 3, rng))
         join_lines = draw_joined_documents(
             self.rows.packing,
@@ -146,6 +147,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
         rng = np.random.default_rng([seed, epoch])
         rows = self.epoch_rows(rng, epoch=epoch)
         tokens = self.rows.batch_rows * self.sizes.positions
+        # `tokens` includes padding: as many positions as batch_rows rows of full length
         for indices in batch_by_length([len(r.ids) for r in rows], tokens, rng):
             yield self._batch([rows[i] for i in indices], rng)
 
@@ -160,6 +162,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
         if self.next_sentence:
             tensors["token_type_ids"] = torch.from_numpy(pad([r.segments for r in rows], 0))
             tensors["is_random"] = torch.tensor([r.is_random for r in rows])
+        # the budget counts pieces of text only
         special = np.isin(ids, (PAD, CLS, SEP))
         return TrainingBatch(tensors, tokens=int((~special).sum()), words=sum(r.words for r in rows))
 
@@ -174,6 +177,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
         if self.next_sentence:
             heads: nn.Module = model.cls
             pair_logits = heads.get_submodule("seq_relationship")(output.pooler_output).float()
+            # class 0: b follows a, class 1: b is random
             pair_loss = F.cross_entropy(pair_logits, tensors["is_random"])
             loss.metrics["next_sentence_loss"] = float(pair_loss.detach())
             loss.extra_means = ((pair_loss, len(pair_logits)),)
@@ -188,6 +192,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
         nll = correct = total = 0.0
         for at in range(0, len(rows), size):
             ids = torch.from_numpy(pad([r.ids for r in rows[at : at + size]], PAD)).to(device)
+            # every round masks another seventh of the pieces, so that each piece is predicted once
             for offset in range(ROUNDS):
                 inputs, labels = mask_every(ids, offset)
                 tensors = {"input_ids": inputs, "attention_mask": (ids != PAD).long()}
@@ -217,6 +222,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
 
     def _eval_rows(self, rows: list[MaskedLMRow]) -> list[MaskedLMRow]:
         """Choose evenly spread rows with about :data:`EVAL_PIECES` pieces, sorted by length."""
+        # example: 120,000 pieces give step 2: rows 0, 2, 4, ...; by length, batches need little padding
         step = max(1, round(sum(len(row.ids) for row in rows) / EVAL_PIECES))
         if step > 1:
             self.notes.append(f"the held-out loss is measured on one in {step} of {len(rows)} held-out rows")
@@ -224,6 +230,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
 
     def _pseudo_perplexity(self, model: BertModels, device: torch.device) -> dict[str, float]:
         room = self.sizes.positions - 2
+        # pieces after the longest row are left out
         lines = [line.slice(0, room) for document in self.test for line in document]
         chosen = [lines[i] for i in spread_lines([len(line) for line in lines], self.pseudo_lines)]
         if not chosen:
@@ -233,6 +240,7 @@ class MaskedLM(SubwordObjective["BertModels"]):
             states = _encode(model, {"input_ids": inputs}).last_hidden_state
             assert states is not None
             logits: Tensor = model.cls.predictions(
+                # (B, H): the state of the one masked piece of each row
                 states[torch.arange(len(positions), device=device), positions]
             )
             return logits
@@ -283,6 +291,7 @@ def choose_pieces(text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """
     # 2.0 sorts positions that may not be chosen behind all others; argsort of argsort gives ranks
     rank = np.where(text, rng.random(text.shape), 2.0).argsort(1).argsort(1)
+    # (B, 1); & text below keeps a row without text from getting one
     count = np.maximum(1, np.round(CHOSEN * text.sum(1)))[:, None]
     chosen: np.ndarray = text & (rank < count)
     return chosen
@@ -300,9 +309,11 @@ def mask(ids: np.ndarray, *, vocabulary_size: int, rng: np.random.Generator) -> 
         (B, S) inputs, and (B, S) labels with ``IGNORE_INDEX`` where nothing is predicted.
     """
     chosen = choose_pieces(ids >= len(SPECIAL), rng)
+    # example: draws .5 .85 .95 at chosen pieces a b c give [MASK] b x, and the labels a b c
     # one draw decides per position: [0, 0.8) [MASK], [0.8, 0.9) unchanged, [0.9, 1) a random piece
     how = rng.random(ids.shape)
     inputs = np.where(chosen & (how < MASKED), MASK, ids)
+    # a high end above the low one, even if the vocabulary has nothing but special tokens
     random_pieces = rng.integers(len(SPECIAL), max(vocabulary_size, len(SPECIAL) + 1), ids.shape)
     inputs = np.where(chosen & (how >= 1 - RANDOM), random_pieces, inputs)
     return inputs, np.where(chosen, ids, IGNORE_INDEX)
@@ -318,5 +329,7 @@ def mask_every(ids: Tensor, offset: int) -> tuple[Tensor, Tensor]:
         (B, S) inputs and labels, as for :func:`mask`.
     """
     text = ids >= len(SPECIAL)
+    # cumsum - 1 numbers the pieces 0, 1, ...; a special token has the number of the piece before it, hence
+    # `text &`
     chosen = text & ((text.long().cumsum(1) - 1) % ROUNDS == offset)
     return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, IGNORE_INDEX)

@@ -113,14 +113,16 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
 
     def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:
         rng = np.random.default_rng([seed, epoch])
+        # no word begins in xxbos, so it counts 0 words
         begin = TokenSequence(np.array([self.begin]), np.array([0]))
         order = rng.permutation(len(self.train))
         stream = TokenSequence.join([begin, *(part for i in order for part in (self.train[i], begin))])
         # stream 0 1 .. 10 and 2 rows: inputs [0 1 2 3 4], [5 6 7 8 9]; targets one later, [1 .. 5], [6 .. 10]
+        # - 1: the last token has no successor; what does not fill all rows is left out of this epoch
         length = (len(stream) - 1) // self.batch_rows
         end = length * self.batch_rows
         inputs, targets, words = (
-            a.reshape(self.batch_rows, length)
+            a.reshape(self.batch_rows, length)  # row r is one stream, segments are cut along the columns
             for a in (stream.ids[:end], stream.ids[1 : end + 1], stream.words[1 : end + 1])
         )
         at = 0
@@ -133,8 +135,10 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
                     "input_ids": torch.from_numpy(inputs[:, segment].copy()),
                     "labels": torch.from_numpy(gold.copy()),
                 },
+                # xxbos is predicted, but is not a token of the text
                 tokens=int((gold != self.begin).sum()),
                 words=int(words[:, segment].sum()),
+                # a new epoch has a new stream: its state starts from zero
                 resets_carry=at == 0,
                 lr_factor=size / self.bptt,
             )
@@ -148,6 +152,7 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
         logits = F.linear(top, core.table.all_rows(), model.bias).float()
         gold = batch.tensors["labels"]
         mean = F.cross_entropy(logits.flatten(0, 1), gold.flatten())
+        # before the regularisers are added: nats of the text only
         nll = float(mean.detach()) * gold.numel()
         mean = mean + self.alpha * top.float().pow(2).mean()
         if raw.shape[1] > 1:  # the mean over no differences would be NaN
@@ -162,15 +167,18 @@ class WordLM(Objective[AwdLstmLM, Hidden]):
         nll, predicted = 0.0, 0
         for at in range(0, len(documents), self.batch_rows):
             rows = documents[at : at + self.batch_rows]
+            # document a b c: inputs xxbos a b, gold a b c
             inputs = pad([np.concatenate([[self.begin], ids[:-1]]) for ids in rows], 0)
             gold = pad(rows, IGNORE_INDEX)
             hidden = None
+            # in chunks, with the state carried over: logits of whole documents, (B, S, V), are too large
             for start in range(0, gold.shape[1], CHUNK):
                 chunk = slice(start, start + CHUNK)
                 output = model(torch.from_numpy(inputs[:, chunk].copy()).to(device), hidden)
                 labels = torch.from_numpy(gold[:, chunk].copy()).to(device)
                 hidden = output.hidden
                 logits = output.logits.float().flatten(0, 1)
+                # rows that have ended go on with padding, whose labels are ignored
                 nll += float(
                     F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
                 )
@@ -219,4 +227,5 @@ def build_vocabulary(tokens: Iterable[str], *, max_size: int, min_frequency: int
 def random_length(bptt: int, rng: np.random.Generator) -> int:
     """Draw the length of a segment in [5, ``bptt`` + 20] (Merity et al. 2018, section 5)."""
     mean = bptt if rng.random() < 0.95 else bptt / 2
+    # example, bptt 70: most lengths are near 70, about one in twenty is near 35
     return int(min(max(5, round(rng.normal(mean, 5))), bptt + 20))

@@ -113,6 +113,7 @@ def unigram_nll(
         first: lower ids are special tokens, which do not count in either text.
     """
     train_counts, test_counts = (
+        # the empty array lets concatenate() accept a text without tokens
         np.bincount(np.concatenate([np.zeros(0, np.int64), *part]), minlength=vocabulary_size)[first:]
         for part in (train, test)
     )
@@ -144,6 +145,7 @@ def count_word_starts(text: str, ends: Sequence[int]) -> np.ndarray:
     if not len(ends):
         return np.zeros(0, dtype=np.int64)
     starts = [start for start, _ in split_words(text)]
+    # side=right: a token that ends exactly where a word begins lies before the word
     # byte-level tokens of one character may all end at the same offset: a running maximum keeps them sorted
     token = np.searchsorted(np.maximum.accumulate(np.asarray(ends)), starts, side="right")
     # words after the last token (text that the tokenizer drops) count in the last one
@@ -161,6 +163,7 @@ def pack(lines: Sequence[TokenSequence], room: int) -> Iterator[TokenSequence]:
     for line in lines:
         for start in range(0, len(line), room):
             part = line.slice(start, start + room)
+            # a part has at most `room` tokens: if it does not fit, `row` is not empty
             if length + len(part) > room:
                 yield TokenSequence.join(row)
                 row, length = [], 0
@@ -199,6 +202,7 @@ def tokenize_lines(
         spaced: put a blank before every line but a document's first, as if the lines were joined by blanks.
     """
     texts = [f" {line}" if spaced and i else line for d in documents for i, line in enumerate(d)]
+    # all lines are tokenized in one call, then every document takes as many sequences as it has lines
     sequences = iter(tokenize_texts(backend, texts))
     return [[s for s in (next(sequences) for _ in d) if len(s)] for d in documents]
 
@@ -212,6 +216,7 @@ def draw_joined_documents(
     """
     if packing == "line" and epoch >= long_rows_after_epoch:
         packing = "mixed"
+    # drawn even if the share is 0 or 1, so that the packing does not change the state of rng
     return rng.random(count) < PACKINGS[packing]
 
 
@@ -234,14 +239,17 @@ def batch_by_length(lengths: Sequence[int], tokens: int, rng: np.random.Generato
     """
     order = rng.permutation(len(lengths))
     sizes = np.asarray(lengths)
+    # an estimate from the mean length, which only sets the size of the pools
     rows_per_batch = max(1, int(tokens // max(1.0, float(sizes.mean() if len(sizes) else 1))))
     batches: list[np.ndarray] = []
     for at in range(0, len(order), POOL * rows_per_batch):
         pool = order[at : at + POOL * rows_per_batch]
+        # a stable sort leaves rows of equal length in their random order
         pool = pool[np.argsort(sizes[pool], kind="stable")]
         start = 0
         for stop in range(1, len(pool) + 1):
             # would row `stop`, the longest so far, make the padded batch too large?
+            # lengths 2 3 3 9, tokens 9: row 2 makes 3 x 3 = 9, row 3 would make 4 x 9 and begins a new batch
             if stop == len(pool) or (stop + 1 - start) * sizes[pool[stop]] > tokens:
                 batches.append(pool[start:stop])
                 start = stop
