@@ -53,7 +53,7 @@ def equal_share(one: Path, other: Path) -> float:
     """Share of test examples with the same prediction."""
     left = {r["id"]: r["prediction"] for r in read_predictions(one)}
     right = {r["id"]: r["prediction"] for r in read_predictions(other)}
-    return sum(left[i] == right[i] for i in left) / len(left)
+    return sum(bool(left[i] == right[i]) for i in left) / len(left)
 
 
 def compare(

@@ -160,7 +160,8 @@ def vector(word: str) -> Floats:
 
 
 def mean_vector(words: Sequence[str]) -> Floats:
-    return np.mean([vector(word) for word in words] or [np.zeros(WIDTH)], axis=0)
+    mean: Floats = np.mean([vector(word) for word in words] or [np.zeros(WIDTH)], axis=0)
+    return mean
 
 
 def corpus_table() -> list[tuple[str, str]]:

@@ -177,7 +177,9 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
                 shutil.copyfile(path, folder / name)
 
     def vocabulary_size(self) -> int:
-        return len(self.encoder.model.get_input_embeddings().weight)
+        weight = self.encoder.model.get_input_embeddings().weight
+        assert isinstance(weight, torch.Tensor)
+        return len(weight)
 
 
 def labelled_logits(

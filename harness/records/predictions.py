@@ -126,7 +126,8 @@ def read_predictions(folder: Path, *, split: str = "test") -> list[dict[str, Any
     import pyarrow.parquet as pq
 
     known = [c for c in pq.read_schema(folder / PREDICTIONS).names if c != COUNTS]
-    rows = pq.read_table(folder / PREDICTIONS, columns=known, filters=[("split", "=", split)]).to_pylist()
+    table = pq.read_table(folder / PREDICTIONS, columns=known, filters=[("split", "=", split)])
+    rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         for column in ("gold", "prediction", "extra"):
             row[column] = json.loads(row[column])

@@ -113,6 +113,7 @@ class TransferModel(pl.LightningModule):
 
     def encode(self, tokens: TokenBatch) -> EncoderOutput:
         """States of one text's tokens, layers mixed."""
+        encoded: EncoderOutput
         if self.strategy.frozen:
             with torch.no_grad():
                 encoded = self.encoder(tokens, all_layers=self.mix is not None)

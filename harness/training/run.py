@@ -16,7 +16,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.rank_zero import rank_zero_only
+from pytorch_lightning.utilities import rank_zero_only
 
 from harness.core.events import Progress
 from harness.core.instantiate import Component
