@@ -53,6 +53,7 @@ class ContinuedMaskedLM(TransformerObjective):
         special |= set() if tokenizer.unknown is None else {tokenizer.unknown}
         self.special = np.array(sorted(special))
         size = min(self.vocabulary_size(), tokenizer.backend.get_vocab_size())
+        # random replacements: ids that both the model and the tokenizer have, without special ones
         self.pieces = np.setdiff1d(np.arange(size), self.special)
 
     def _mask_id(self) -> int:
@@ -81,6 +82,7 @@ class ContinuedMaskedLM(TransformerObjective):
     def _pad(self, rows: Sequence[TokenSequence]) -> tuple[np.ndarray, np.ndarray]:
         """(B, S) ids, and (B, S) Bool, True where there is a token."""
         ids = pad([row.ids for row in rows], self.padding)
+        # from the lengths: the padding id may be that of a token which also occurs in texts
         return ids, np.arange(ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
 
     def _mask(
@@ -88,6 +90,7 @@ class ContinuedMaskedLM(TransformerObjective):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and labels; see :func:`harness.pretraining.objectives.masked_lm.mask`."""
         chosen = choose_pieces(attention & ~np.isin(ids, self.special), rng)
+        # [0, 0.8) mask token, [0.8, 0.9) unchanged, [0.9, 1) a random piece
         how = rng.random(ids.shape)
         inputs = np.where(chosen & (how < MASKED), self.mask, ids)
         inputs = np.where(chosen & (how >= 1 - RANDOM), rng.choice(self.pieces, ids.shape), inputs)
@@ -114,6 +117,7 @@ class ContinuedMaskedLM(TransformerObjective):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mask every seventh piece of each row, beginning with piece number ``offset``."""
         text = attention & ~np.isin(ids, self.special)
+        # cumsum - 1 numbers the pieces 0, 1, ...: offset 0 masks pieces 0, 7, 14, ...
         chosen = text & ((text.cumsum(1) - 1) % ROUNDS == offset)
         return np.where(chosen, self.mask, ids), np.where(chosen, ids, IGNORE_INDEX)
 

@@ -165,7 +165,7 @@ def word_states(states: Tensor, tokens: TokenBatch, *, how: str = "first") -> Te
         (B, W, H); zeros for words that have no token in this row.
     """
     rows, words, vectors = owned_word_states(states, tokens, how=how)
-    # under autocast the vectors may have another dtype than the states
+    # index_put() needs the same dtype on both sides
     out = states.new_zeros(*tokens.word_to_token.shape, states.shape[-1]).to(vectors.dtype)
     return out.index_put((rows, words), vectors)
 

@@ -44,6 +44,7 @@ class FeatureEncoder(Encoder):
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
         states = tokens.inputs["states"].float()
         if states.ndim == 4:  # (B, S, K, H)
+            # the last stored layer, and (K, B, S, H) as encoders return it
             return EncoderOutput(states[:, :, -1], hidden_states=states.permute(2, 0, 1, 3))
         return EncoderOutput(states)
 
@@ -106,7 +107,9 @@ def length_batches(rows: Sequence[TokenizedWindow], *, max_length: int) -> list[
     """Row numbers in batches of similar length, each at most ``max_length`` wide times high (one row at
     least), longest first, so that memory is known from the first batch."""
     batches: list[list[int]] = []
+    # lengths [2 5 4], max_length 10: row 1, then row 2 (5 x 2 = 10), then row 0 in a batch of its own
     for i in sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i)):
+        # the first row of a batch is its longest, hence its width
         if batches and len(rows[batches[-1][0]]) * (len(batches[-1]) + 1) <= max_length:
             batches[-1].append(i)
         else:
@@ -134,8 +137,10 @@ def write_features(
     begin = time.perf_counter()
     windows = sequences.tokenize(encoder.tokenizer, windowing)
     rows = [row for rs in windows for row in rs]
+    # rows of 3 and 2 tokens are stored one after the other: starts [0 3 5]
     starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
     stored = 1 if layers == "top" else encoder.num_layers + 1 if layers == "mix" else len(layers)
+    # tokens x layers x hidden size x 4 bytes of float32
     if int(starts[-1]) * stored * encoder.hidden_size * 4 > max_bytes:
         raise TooLarge(int(starts[-1]) * stored * encoder.hidden_size * 4)
     encoder = encoder.to(device).eval()
@@ -145,9 +150,11 @@ def write_features(
         tokens = TokenBatch.collate([rows[i] for i in batch], pad=encoder.tokenizer.pad).to(device)
         block = _states(encoder, tokens, layers=layers, autocast=autocast)
         if states is None:
+            # (tokens, H) or (tokens, K, H), known from the first batch
             shape = (int(starts[-1]), *block.shape[2:])
             states = _mapped(folder / "states.npy", shape)
         for i, state in zip(batch, block, strict=True):
+            # without the padding, and at the row's place in the order of the data
             states[starts[i] : starts[i + 1]] = state[: len(rows[i])]
         done += len(batch)
         progress(done, len(rows))
@@ -184,6 +191,7 @@ def _states(
     """(B, S, H) or (B, S, K, H) as float32."""
     with torch.autocast(tokens.mask.device.type, dtype=autocast, enabled=autocast is not None):
         picked = pick_layers(encoder(tokens, all_layers=layers != "top"), layers).float()
+    # (K, B, S, H) -> (B, S, K, H): all layers of a token lie together
     return (picked if picked.ndim == 3 else picked.permute(1, 2, 0, 3)).cpu().numpy()
 
 
@@ -203,10 +211,11 @@ def read_features(folder: Path) -> Features:
     with np.load(folder / "rows.npz") as data:
         arrays = {k: data[k] for k in data.files}
     states = np.load(folder / "states.npy", mmap_mode="r")
+    # the inverse of write_features(): row n is token_at[n] to token_at[n + 1]
     token_at = np.concatenate([[0], np.cumsum(arrays["lengths"])])
     word_at = np.concatenate([[0], np.cumsum(arrays["words"])])
     rows: list[list[TokenizedWindow]] = []
-    n = 0
+    n = 0  # number of the window over all sequences
     for count in arrays["windows"].tolist():
         windows = []
         for window in range(count):

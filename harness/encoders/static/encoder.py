@@ -122,7 +122,9 @@ class WordTokenizer:
         vocabulary = set(words)
         self._ids = {w: v for w, v in self._ids.items() if w in vocabulary}
         self._resolve(vocabulary)
+        # sorted, so that the mapped file is read from front to back
         rows = np.array(sorted({i for i, match in self._ids.values() if match != UNKNOWN}), dtype=np.int64)
+        # + 1: id 0 remains the unknown word
         new_ids = {row: n + 1 for n, row in enumerate(rows.tolist())}
         self._ids = {w: (new_ids.get(i, 0), match) for w, (i, match) in self._ids.items()}
         self.restricted = True
@@ -130,9 +132,11 @@ class WordTokenizer:
 
     def _resolve(self, words: set[str]) -> None:
         """Look up new words; after :meth:`restrict` all new words are unknown."""
+        # sorted, since the order of a set of strings differs between processes
         new = sorted(words - self._ids.keys())
         if not new or self.restricted:
             return
+        # row 0 means that the table does not contain the word
         exact = self._table.lookup(new).tolist()
         self._ids |= {w: (i, EXACT if i else UNKNOWN) for w, i in zip(new, exact, strict=True)}
         missing = [w for w, i in zip(new, exact, strict=True) if not i]
@@ -144,6 +148,7 @@ class WordTokenizer:
         for words in texts:
             self._counts["words"] += len(words)
             for word in words:
+                # words that came after restrict() have no entry: they are unknown
                 match = self._ids.get(word, (0, UNKNOWN))[1]
                 self._seen[word] = match
                 self._counts["words_known"] += match != UNKNOWN
@@ -183,6 +188,7 @@ class StaticEncoder(Encoder):
         vector = self._unknown_vector(table, unknown)
         # np.zeros allocates lazily, so a large random table costs nothing before it is drawn
         matrix = np.zeros(table.matrix.shape, np.float32) if random_init else np.asarray(table.matrix)
+        # a mapped matrix is copy-on-write: the file is not changed
         matrix[0] = vector
         self._first = data_fingerprint(vector.tolist())
         self.table = nn.Parameter(torch.from_numpy(matrix))
@@ -191,6 +197,7 @@ class StaticEncoder(Encoder):
         """Look up the states (B, S, H) in the table."""
         self._draw()
         states = self._states(tokens.inputs["input_ids"])
+        # padding has the id 0 too, the unknown word's vector: (B, S, H) * (B, S, 1) sets it to zero
         states = states * tokens.mask[..., None]
         return EncoderOutput(states, hidden_states=states[None] if all_layers else None)
 
@@ -208,6 +215,7 @@ class StaticEncoder(Encoder):
             )
         rows = self.tokenizer.restrict(words)
         with torch.no_grad():
+            # row 0 stays in front of the kept rows, as their new ids require
             kept = self._vectors(torch.from_numpy(np.concatenate([[0], rows])).to(self.table.device))
         self.table = nn.Parameter(kept, requires_grad=self.table.requires_grad)
         self._vocabulary = data_fingerprint(rows.tolist())
@@ -257,5 +265,6 @@ class StaticEncoder(Encoder):
     def _draw(self) -> None:
         if not self._drawn:
             self._drawn = True
+            # a view: row 0 keeps the unknown word's vector
             rest = self.table[1:]
             rest.copy_(torch.randn(rest.shape) * self._info.std)

@@ -55,9 +55,11 @@ def read_chunks(path: Path, layout: Layout, *, member: str | None = None) -> Ite
 
 
 def _text_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chunk]:
+    # the header is line 1
     line = 1 if layout.count is None else 2
     rest = b""
     while data := stream.read(BLOCK):
+        # only whole lines are parsed: what follows the last newline is kept for the next block
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest += data
@@ -82,6 +84,7 @@ def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
         undecodable = sum(not is_utf8(line) for line in block.split(b"\n"))
         block = block.decode("utf-8", "replace").encode()
     columns = _columnar(block, layout)
+    # line number of each row, for messages; _irregular() leaves out blank lines
     numbers: Sequence[int] = range(first, first + block.count(b"\n"))
     if columns is None:
         numbers, columns = _irregular(block, first, path, layout)
@@ -133,11 +136,13 @@ def _columnar(block: bytes, layout: Layout) -> Columns | None:
 
 def _irregular(block: bytes, first: int, path: Path, layout: Layout) -> tuple[list[int], Columns]:
     lines = block.split(b"\n")[:-1]
+    # lines that the fast reader cannot take; the others are still parsed at once
     slow = {i for i, line in enumerate(lines) if line.count(layout.separator) != layout.dim or b"\r" in line}
     regular = b"".join(line + b"\n" for i, line in enumerate(lines) if i not in slow)
     columns = _columnar(regular, layout)
     if columns is None:
         columns, slow = ([], np.empty((0, layout.dim), np.float32)), set(range(len(lines)))
+    # line of each regular row: with lines 0 1 2 3 and slow {1}, rows 0 1 2 are the lines 0 2 3
     place = [i for i in range(len(lines)) if i not in slow]
     words = dict(zip(place, columns[0], strict=True))
     vectors = dict(zip(place, columns[1], strict=True))
@@ -160,7 +165,9 @@ def _line(line: bytes, number: int, path: Path, layout: Layout) -> tuple[str, np
     if None in values:
         value = numbers[values.index(None)]
         raise _bad(path, number, f"{show(value)} in {show(line)} is not a number", layout)
+    # a word may contain blanks: in ". . . 0.1 0.2" with dim 2 it is ". . ."
     word = line[: fields[-layout.dim].start()].rstrip(b" \t").decode("utf-8", "replace")
+    # 1e39 overflows to infinity, which is then reported as not finite
     with np.errstate(over="ignore"):
         return word, np.array(values, dtype=np.float64).astype(np.float32)
 
@@ -173,9 +180,11 @@ def _binary_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Ch
         names: list[bytes] = []
         parts: list[bytes] = []
         while left:
+            # the bytes of a vector may contain blanks as well, so a search never begins inside of one
             blank = buffer.find(b" ", at)
             if blank < 0 or blank + 1 + width > len(buffer):
                 break
+            # some writers end a vector with a newline
             names.append(buffer[at:blank].lstrip(b"\n"))
             at = blank + 1 + width
             parts.append(buffer[blank + 1 : at])

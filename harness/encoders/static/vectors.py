@@ -92,7 +92,9 @@ class VectorTable:
         """(len(words),) int64: the row of each word, 0 for a word the table does not have."""
         encoded = [w.encode("utf-8", "replace") for w in words]
         hashes = _hashes(encoded)
+        # the first of equal hashes; words of the same hash follow each other
         places = np.searchsorted(self._hashes, hashes)
+        # 0 is never the row of a word: it means not found
         found = np.zeros(len(words), dtype=np.int64)
         for i, (place, value) in enumerate(zip(places.tolist(), hashes, strict=True)):
             while place < len(self._hashes) and self._hashes[place] == value:
@@ -108,6 +110,7 @@ class VectorTable:
         return self._word(row).decode()
 
     def _word(self, row: int) -> bytes:
+        # words the, cat are stored as thecat with offsets [0 3 6]: row 2 is bytes 3 to 6
         return self._words[self._offsets[row - 1] : self._offsets[row]]
 
     def __contains__(self, word: str) -> bool:
@@ -210,7 +213,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
     seen: set[str] = set()
     read, undecodable, total, squares = 0, 0, 0.0, 0.0
     with (folder / _MATRIX).open("wb") as matrix, (folder / _WORDS).open("wb") as text:
-        matrix.write(bytes(4 * dim))
+        matrix.write(bytes(4 * dim))  # row 0, the unknown word's
         lengths: list[int] = []
         hashes: list[np.ndarray] = []
         for chunk in chunks:
@@ -222,6 +225,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
             text.write(b"".join(encoded))
             lengths += map(len, encoded)
             hashes.append(_hashes(encoded))
+            # in double precision: single precision loses digits over millions of numbers
             total += float(vectors.sum(dtype=np.float64))
             squares += float(np.square(vectors, dtype=np.float64).sum())
         text.write(b"\n")  # so that the file is never empty: nothing cannot be mapped
@@ -229,6 +233,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
         raise HarnessError(f"{source}: holds no word vectors")
     _write_index(folder, lengths, np.concatenate(hashes))
     n = len(seen) * dim
+    # E[x^2] - E[x]^2 may be rounded to less than 0
     std = max(0.0, squares / n - (total / n) ** 2) ** 0.5
     facts = TableInfo(
         words=len(seen),
@@ -249,12 +254,14 @@ def _first_ones(words: list[str], vectors: np.ndarray, seen: set[str]) -> tuple[
         if word not in seen:
             seen.add(word)
             keep.append(i)
+    # the usual case, without a copy of the vectors
     if len(seen) - before == len(words):
         return words, vectors
     return [words[i] for i in keep], vectors[keep]
 
 
 def _write_index(folder: Path, lengths: Iterable[int], hashes: np.ndarray) -> None:
+    # hashes [9 4 7] of rows 1 2 3 are stored as [4 7 9], rows [2 3 1]; lookup() searches by bisection
     order = np.argsort(hashes, kind="stable")
     np.save(folder / _OFFSETS, np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]))
     np.save(folder / _HASHES, hashes[order])
@@ -274,6 +281,7 @@ def _sample(folder: Path, *, places: int = 16, width: int = 512) -> str:
         digest.update(f"{name} {size} ".encode())
         with (folder / name).open("rb", buffering=0) as f:
             for place in range(places):
+                # evenly spread from the first byte to the last
                 f.seek(max(0, size - width) * place // max(1, places - 1))
                 digest.update(f.read(width))
     return digest.hexdigest()

@@ -139,6 +139,7 @@ class HFTokenizer:
     def _encode(self, texts: Sequence[Text]) -> Iterator[_SubwordText]:
         for at in range(0, len(texts), _BATCH):
             part = texts[at : at + _BATCH]
+            # a lone surrogate has no UTF-8 form; replaced by one character, so that offsets remain valid
             raw = [_SURROGATE.sub("\ufffd", t.text) for t in part]
             for text, encoding in zip(
                 part, self.backend.encode_batch(raw, add_special_tokens=False), strict=True
@@ -146,13 +147,14 @@ class HFTokenizer:
                 yield self._align(text, encoding)
 
     def _align(self, text: Text, encoding: Encoding) -> _SubwordText:
-        block = np.zeros((len(encoding.ids), 6), dtype=np.int64)
+        block = np.zeros((len(encoding.ids), 6), dtype=np.int64)  # TYPE and SEQUENCE are set by the template
         block[:, ID] = encoding.ids
         raw = np.asarray(encoding.offsets, dtype=np.int64)
         block[:, WORD], block[:, START : END + 1], first_token = align(text, raw)
         counts = self.counts
         counts["texts"] += 1
         counts["words"] += len(first_token)
+        # -1: no token covers the word, such as a control character that the tokenizer removes
         counts["words_deleted"] += int((first_token < 0).sum())
         counts["tokens"] += len(block)
         if self.unknown is not None:
@@ -176,6 +178,7 @@ class HFTokenizer:
             self.counts["texts_cut"] += n > room
         else:
             wins = windows(n, room, windowing.stride)
+        # a single complete window owns all tokens; a truncated one owns none of those after its end (-1)
         owner = owners(n, wins) if len(wins) > 1 or windowing.truncate else np.zeros(n, dtype=np.int64)
         return [
             self._row(template, before, last, (start, length), owner == index, index)
@@ -194,6 +197,7 @@ class HFTokenizer:
         start, length = window
         block, at = template.fill([*before, last.block[start : start + length]])
         if not len(block) and self.empty is not None:
+            # an encoder without special tokens: an empty text would be a row of no tokens
             block, at = self.empty.fill([])
         has = last.first_token >= 0  # the word was not deleted,
         has[has] = owned[last.first_token[has]]  # and its first token belongs to this window
@@ -205,6 +209,7 @@ class HFTokenizer:
             word_ids=block[:, WORD].copy(),
             offsets=block[:, START : END + 1].copy(),
             sequence_ids=block[:, SEQUENCE].copy(),
+            # token 130 of the text, in a window from 128 on, after [CLS]: 130 - 128 + 1 = 3 in the row
             word_to_token=np.where(has, last.first_token - start + at, -1),
             window=index,
         )
@@ -220,10 +225,12 @@ class HFTokenizer:
         first, second = len(a.block), len(b.block)
         if room is not None and first + second > room:
             half = room // 2
+            # a text of at most half the room is kept whole, and the other one takes what remains
             first = min(first, max(half, room - second))
             second = min(second, room - first)
             self.counts["texts_cut"] += 1
         wins = [(0, second)]
+        # only words of the second text have a token in word_to_token, as in every pair
         owner = owners(len(b.block), wins)
         return [self._row(self.pair, [a.block[:first]], b, wins[0], owner == 0, 0)]
 
@@ -238,6 +245,7 @@ class HFTokenizer:
             self.counts["firsts_cut"] += 1
         if room is None:
             return self._windows(self.pair, [first], b, None, windowing)
+        # the first text is in every window, so only the rest of the room moves over the second
         left = room - len(first)
         if left < 1:
             raise HarnessError(

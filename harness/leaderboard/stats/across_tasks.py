@@ -81,8 +81,11 @@ def rank_systems(board: Board, samples: Samples) -> tuple[View, list[SystemScore
         return view, []
     _explain(view, ranked, names, metrics={(t.metric, t.maximize) for t in tables})
     rows = [[rows[name] for rows in by_table] for name in ranked]
+    # (k, T): systems in rows, tasks in columns
     scores = np.array([[row.mean for row in line] for line in rows], dtype=float)
+    # the sign makes higher better on every task
     table_ranks = ranks(scores * np.array([1.0 if t.maximize else -1.0 for t in tables]))
+    # a stable sort leaves systems of equal average rank in alphabetical order
     order = np.argsort(table_ranks.mean(axis=1), kind="stable")
     systems = [_system(ranked[i], rows[i], table_ranks[i], samples) for i in order]
     if len(tables) >= MIN_TASKS and len(ranked) >= MIN_SYSTEMS:
@@ -210,6 +213,7 @@ def _interval(per_task: Sequence[Sample | str]) -> tuple[float | None, float | N
     if len(spreads) < len(per_task):
         return None, None
     size = len(spreads)
+    # independent tasks: V of a mean of T values is the sum of their V over T^2
     variance = sum(s.variance for s in spreads) / size**2
     # a task whose seeds add no variance has infinite degrees of freedom and adds nothing to this sum
     below = sum((s.variance / size**2) ** 2 / s.df for s in spreads if np.isfinite(s.df) and s.variance)
@@ -217,6 +221,7 @@ def _interval(per_task: Sequence[Sample | str]) -> tuple[float | None, float | N
     mean = sum(s.mean for s in spreads) / size
     limits = [s.bounds for s in per_task if isinstance(s, Sample)]
     bounds = sum(low for low, _ in limits) / size, sum(high for _, high in limits) / size
+    # the interval depends on mean, variance and df only
     return Spread(mean, variance, 0.0, df, spreads[0].n, all(s.both for s in spreads)).interval(bounds=bounds)
 
 
@@ -224,6 +229,7 @@ def interquartile_mean(scores: Sequence[Sequence[float]]) -> float:
     """Mean of all seeds (per task) after a quarter of the values, rounded down, is cut from each end."""
     from scipy.stats import trim_mean
 
+    # example: 3 seeds on 2 tasks are 6 values; 6 // 4 = 1 is cut from each end, 4 are averaged
     return float(trim_mean(np.concatenate([np.asarray(s, dtype=float) for s in scores]), 0.25))
 
 
@@ -234,6 +240,7 @@ def ranks(scores: np.ndarray) -> np.ndarray:
     """
     from scipy.stats import rankdata
 
+    # rankdata gives rank 1 to the lowest value
     return np.asarray(rankdata(-scores, axis=0))
 
 
@@ -243,5 +250,6 @@ def friedman(table_ranks: np.ndarray) -> tuple[float, float]:
 
     if np.ptp(table_ranks, axis=0).max() == 0:  # all systems tie on all tasks: SciPy divides 0 by 0
         return 0.0, 1.0
+    # one argument per system, its values over the tasks; ranking ranks again does not change them
     statistic, p = friedmanchisquare(*table_ranks)
     return float(statistic), float(p)

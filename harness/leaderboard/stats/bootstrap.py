@@ -99,10 +99,12 @@ class Spread:
             return self.mean, self.mean
         if low == -high:
             share = self.mean / high
+            # half times the derivative of artanh(x / b), which is 1 / (b (1 - (x / b)^2))
             limits = np.tanh(np.arctanh(share) + half / (high * (1 - share**2)) * np.array([-1, 1]))
             return float(high * limits[0]), float(high * limits[1])
         share = (self.mean - low) / (high - low)
         center, step = np.arcsin(np.sqrt(share)), half / (2 * (high - low) * np.sqrt(share * (1 - share)))
+        # beyond 0 and pi / 2 the sine would turn back into the interval
         limits = np.sin(np.clip([center - step, center + step], 0.0, np.pi / 2)) ** 2
         return float(low + (high - low) * limits[0]), float(low + (high - low) * limits[1])
 
@@ -159,7 +161,7 @@ class WeightChunks:
         remaining = self.resamples
         while remaining > 0:
             b = min(rows, remaining)
-            drawn = random.integers(self.n, size=(b, self.n), dtype=np.int32)
+            drawn = random.integers(self.n, size=(b, self.n), dtype=np.int32)  # (b, N)
             # CHUNK bounds b N, so the offsets fit into int32
             drawn += np.arange(b, dtype=np.int32)[:, None] * np.int32(self.n)
             yield np.bincount(drawn.ravel(), minlength=b * self.n).reshape(b, self.n).astype(np.float32)
@@ -207,7 +209,9 @@ def _parts(scores: np.ndarray, replicates: np.ndarray) -> tuple[int, float, floa
     n = len(scores)
     if n < 2:
         return n, 0.0, 0.0
+    # ddof=1: n seeds are a sample of all possible ones
     seeds = float(scores.var(ddof=1)) / n
+    # (n, B) - (B,): what a seed adds on a resample to the mean over seeds
     deviations = replicates - replicates.mean(axis=0)
     return n, seeds, float(deviations.var(axis=1, ddof=1).sum()) / (n * (n - 1))
 
@@ -222,8 +226,10 @@ def _spread(
     size: int = 0,
 ) -> Spread:
     """V, S and d of the module's docstring; ``replicates`` (B,) are averaged over the seeds."""
+    # V_examples; replicates are recomputed scores, so no division by N is needed
     examples = float(replicates.var(ddof=1))
     added = max(0.0, sum(seeds - kappa * interaction for _, seeds, interaction in parts))
+    # if the seeds add no variance, nothing is estimated from few seeds
     df = np.inf
     if added > 0:
         df = _welch(parts) * max(1.0, examples / added)
@@ -239,6 +245,7 @@ def _welch(parts: Sequence[tuple[int, float, float]]) -> float:
     """
 
     def welch(variances: Sequence[float]) -> float:
+        # a row with one seed has variance 0 and no degrees of freedom: it adds nothing
         squares = sum(v**2 / (m - 1) for v, (m, _, _) in zip(variances, parts, strict=True) if m > 1)
         return sum(variances) ** 2 / squares if squares > 0 else np.inf
 

@@ -73,6 +73,7 @@ class Sample:
         """Limits of the 95 % interval of a difference of two rows, within the possible differences."""
         low, high = spread.interval()
         span = self.bounds[1] - self.bounds[0]
+        # all examples differ in the same way, so no resample shows another difference
         if spread.variance == 0 and spread.mean != 0 and np.isfinite(span):
             low, high = spread.mean - self.wilson_margin(), spread.mean + self.wilson_margin()
         return max(low, -span), min(high, span)
@@ -114,6 +115,7 @@ class Samples:
 
     def of(self, row: BoardRow) -> Sample | str:
         """The row's sample, or the reason why there is none."""
+        # by identity: rows are mutable, so they have no hash
         if id(row) not in self._cache:
             self._cache[id(row)] = self._read(row)
         return self._cache[id(row)]
@@ -123,6 +125,7 @@ class Samples:
         if not tested or row.mean is None:
             return "no score"
         if len({r.cell for r in tested}) > 1:
+            # their seeds belong to different configurations and are not draws of one score
             return "pools several cells"
         stored = []
         for record in tested:
@@ -173,6 +176,7 @@ class Samples:
             return "fewer than two examples"
         if chosen is not None:
             sums = stored[0].counts.values[chosen].sum(axis=0)
+            # such as F1 where the slice has no gold entity: 0 would be misleading
             if why := metrics[0].undefined(sums, stored[0].counts.names, metric):
                 return f"{metric} is undefined on these examples: {why}"
         scores, replicates = [], []
@@ -182,6 +186,7 @@ class Samples:
                 return f"{metric} cannot be computed from example statistics"
             score, resampled = result
             recorded = record.test.get(metric)
+            # the record has scores of all examples only, so a slice cannot be checked
             if chosen is None and (
                 recorded is None or abs(score - recorded) > TOLERANCE * max(1.0, abs(recorded))
             ):
@@ -208,6 +213,7 @@ class Samples:
         needed = from_stats.columns(metric, counts.names)
         if not needed:
             return None
+        # only the needed columns: the cost of the product with the weights grows with their number
         stats = counts.with_names(needed)
         values = stats.values if chosen is None else stats.values[chosen]
         score = from_stats.compute(ExampleStats(stats.names, values))[metric]
@@ -219,6 +225,7 @@ class Samples:
 
 
 def _digest(ids: Sequence[str]) -> str:
+    # with a separator, so that the ids [ab, c] and [a, bc] differ
     return hashlib.sha256("\0".join(ids).encode()).hexdigest()[:16]
 
 
@@ -227,6 +234,7 @@ def compare(
 ) -> list[Comparison | str]:
     """Paired tests of all pairs with Holm's correction over them; the reason where no test is possible."""
     tests = [difference(samples.of(a), samples.of(b), pair_seeds=pair_seeds) for a, b in pairs]
+    # Holm's correction counts possible tests only, so next() below is called for these alone
     adjusted = iter(holm([d[0].p_value() for d in tests if not isinstance(d, str)]))
     out: list[Comparison | str] = []
     for (a, b), d in zip(pairs, tests, strict=True):
@@ -253,7 +261,9 @@ def difference(
         return b
     if a.digest != b.digest or a.examples != b.examples:
         return "different examples"
+    # distinct numbers are required: two runs with the seed 0 could be paired in two ways
     paired = pair_seeds and sorted(a.seeds) == sorted(b.seeds) and len(set(a.seeds)) == len(a.seeds)
+    # in the order of the seed numbers, the s-th of a matches the s-th of b: (2, 0, 1) -> order [1, 2, 0]
     sides = [(s.scores[_order(s, paired)], s.replicates[_order(s, paired)]) for s in (a, b)]
     spread = of_difference(sides[0], sides[1], pair_seeds=paired, size=a.examples)
     if not spread.both:
@@ -312,5 +322,6 @@ def error_reduction(row: BoardRow, baseline: BoardRow, *, top: float = 1.0) -> f
     """Relative error reduction; None if the baseline makes no error."""
     if row.mean is None or baseline.mean is None:
         return None
+    # scores 0.8 and 0.9 of at most 1 are errors of 0.2 and 0.1: a reduction of 0.5
     before, after = (top - m if row.maximize else m for m in (baseline.mean, row.mean))
     return (before - after) / before if before > 0 else None

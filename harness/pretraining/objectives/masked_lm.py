@@ -309,8 +309,8 @@ def mask(ids: np.ndarray, *, vocabulary_size: int, rng: np.random.Generator) -> 
         (B, S) inputs, and (B, S) labels with ``IGNORE_INDEX`` where nothing is predicted.
     """
     chosen = choose_pieces(ids >= len(SPECIAL), rng)
-    # example: draws .5 .85 .95 at chosen pieces a b c give [MASK] b x, and the labels a b c
     # one draw decides per position: [0, 0.8) [MASK], [0.8, 0.9) unchanged, [0.9, 1) a random piece
+    # example: draws .5 .85 .95 at chosen pieces a b c give [MASK] b x, and the labels a b c
     how = rng.random(ids.shape)
     inputs = np.where(chosen & (how < MASKED), MASK, ids)
     # a high end above the low one, even if the vocabulary has nothing but special tokens
