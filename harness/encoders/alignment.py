@@ -1,8 +1,8 @@
-"""Which word and which characters each sub-word piece stands for, from the tokenizer's character offsets.
+"""Align sub-word pieces with words and characters, using the tokenizer's character offsets.
 
-Pieces come with raw offsets that may include blanks (byte-level and SentencePiece tokenizers attach the blank
-before a word to it), may repeat (the bytes of one character spread over several pieces) and may span several
-words. Nothing here depends on how a tokenizer marks its pieces.
+Raw offsets may include whitespace (byte-level and SentencePiece tokenizers attach the space before a word to
+it), may repeat (the bytes of one character can be spread over several pieces) and may span several words. The
+alignment does not depend on how a tokenizer marks its pieces.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from harness.data.text import Text
 def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Align pieces with words.
 
-    A piece belongs to the word of its first character that lies in a word. Its span starts at that
-    character and ends with its last character in a word; a piece without any (a blank of its own, a format
-    character) keeps its span, blanks trimmed, and belongs to no word.
+    A piece belongs to the word of its first character that lies in a word. Its span starts at that character
+    and ends with its last character in a word. A piece without such characters (only whitespace, a format
+    character) belongs to no word and keeps its span without surrounding whitespace.
 
     Args:
         text: the text and its words.
         offsets: (S, 2) raw character spans of the pieces, in text order.
 
     Returns:
-        ``word_ids`` (S,), -1 for pieces of no word; trimmed ``offsets`` (S, 2); ``first_token`` (W,), the
-        first piece that covers any character of each word, -1 for words that the tokenizer deleted.
+        ``word_ids`` (S,), -1 for pieces that belong to no word; trimmed ``offsets`` (S, 2); ``first_token``
+        (W,), the first piece that covers any character of each word, -1 for words that the tokenizer removed.
     """
     offsets = offsets.reshape(-1, 2)
     start, end = offsets[:, 0], offsets[:, 1]
@@ -35,12 +35,14 @@ def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     if not len(index) or not len(start):
         return np.full(len(start), -1, dtype=np.int64), _trimmed(text.text, start, end), first_token
     lo, hi = spans[index, 0], spans[index, 1]
-    at = np.searchsorted(hi, start, side="right")  # the first word that ends behind the piece's start
+    at = np.searchsorted(hi, start, side="right")  # first word that ends after the piece's start
     near = np.minimum(at, len(index) - 1)
     begin = np.maximum(start, lo[near])
     inside = (at < len(index)) & (begin < end)
     word_ids = np.where(inside, index[near], -1)
-    last = np.maximum(np.searchsorted(lo, end, side="left") - 1, 0)  # last word to start before its end
+    last = np.maximum(
+        np.searchsorted(lo, end, side="left") - 1, 0
+    )  # last word that starts before the piece's end
     stop = np.minimum(end, hi[last])
     spans_out = np.where(inside[:, None], np.stack([begin, stop], 1), 0)
     if not inside.all():
@@ -50,7 +52,7 @@ def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _first_tokens(start: np.ndarray, end: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-    """For each word [lo, hi) the first piece that overlaps it, or -1."""
+    """Return for each word [lo, hi) the first piece that overlaps it, or -1."""
     token = np.searchsorted(np.maximum.accumulate(end), lo, side="right")
     near = np.minimum(token, len(start) - 1)
     covered = (token < len(start)) & (start[near] < hi) & (end[near] > lo)
@@ -58,7 +60,7 @@ def _first_tokens(start: np.ndarray, end: np.ndarray, lo: np.ndarray, hi: np.nda
 
 
 def _trimmed(text: str, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Spans without blanks at either end; an all-blank span becomes empty at its end."""
+    """Strip whitespace from both ends of spans; an all-whitespace span becomes empty, at its end."""
     out = np.empty((len(start), 2), dtype=np.int64)
     for i, (a, b) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         piece = text[a:b]

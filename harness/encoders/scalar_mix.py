@@ -1,8 +1,8 @@
 """Scalar mix of layers (Peters et al. 2018, equation 1): gamma * sum_j softmax(s)_j h_j.
 
-Optionally each layer is normalised first (section 3.2; Ba et al. 2016, over the width of each token, so that
-no token depends on its batch), and ``l2 * sum_j s_j^2`` is added to the loss, which pulls the weights to equal
-shares (sections 3.3 and 5.1).
+Optionally each layer is normalised first (section 3.2; Ba et al. 2016, over the hidden dimension of each
+token, so that a token does not depend on the other tokens of its batch), and ``l2 * sum_j s_j^2`` is added to
+the loss, which regularises the weights towards equal shares (sections 3.3 and 5.1).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class ScalarMix(nn.Module):
 
     Args:
         layers: K.
-        layer_norm: normalise each layer first, without weights of its own.
-        l2: of the pull.
+        layer_norm: normalise each layer first, without learned weights.
+        l2: coefficient of the regulariser.
 
     Shapes:
         input (K, B, S, H), output (B, S, H).
@@ -36,11 +36,11 @@ class ScalarMix(nn.Module):
         return self.gamma * torch.einsum("k,kbsh->bsh", weights.to(layers.dtype), layers)
 
     def pull(self) -> None:
-        """Add the gradient of ``l2 * sum_j s_j^2`` to that of the loss, which must be the step's whole."""
+        """Add the gradient of ``l2 * sum_j s_j^2``; call it once per step, after the last backward pass."""
         if self.l2 and self.scalars.grad is not None:
             self.scalars.grad.add_(self.scalars.detach(), alpha=2 * self.l2)
 
     @property
     def weights(self) -> list[float]:
-        """softmax(s), as the record keeps it."""
+        """Normalised weights, softmax(s), as stored in the record."""
         return torch.softmax(self.scalars.detach(), dim=0).tolist()

@@ -1,4 +1,4 @@
-"""Small fastText models written byte by byte, as the original program writes them."""
+"""Small fastText models, written byte by byte in fastText's file format."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def arguments(*, dim: int, bucket: int, minn: int, maxn: int, model: int = 2) ->
 
 
 def dictionary(
-    words: list[str], *, kept: dict[int, int] | None = None, old: bool = False, labels: int = 0
+    words: list[str], *, bucket_rows: dict[int, int] | None = None, old: bool = False, labels: int = 0
 ) -> bytes:
     names = [*words, *(f"__label__{i}" for i in range(labels))]
     out = struct.pack("<3iq", len(names), len(words), labels, 100)
     if not old:
-        out += struct.pack("<q", -1 if kept is None else len(kept))
+        out += struct.pack("<q", -1 if bucket_rows is None else len(bucket_rows))
     for i, name in enumerate(names):
         out += name.encode() + b"\0" + struct.pack("<qb", 9, int(i >= len(words)))
-    for pair in (kept or {}).items():
+    for pair in (bucket_rows or {}).items():
         out += struct.pack("<2i", *pair)
     return out
 
@@ -38,7 +38,7 @@ def dense(values: np.ndarray, *, old: bool = False) -> bytes:
 
 @functools.cache
 def fasttext_file() -> Path:
-    """A model of random numbers over some English words; all others are composed."""
+    """Write a model with random vectors of some English words; other words are composed."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-fasttext-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     words = ["the", "The", "a", "in", ".", ",", "to", "Who"]

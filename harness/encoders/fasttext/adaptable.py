@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 def reason_against(options: Mapping[str, object]) -> str | None:
-    """Why a model cannot be adapted: it is compressed (``.ftz``); else None.
+    """Return the reason why a model cannot be adapted (it is compressed, ``.ftz``), or None.
 
     Args:
-        options: of the encoder; reads ``path`` and ``member``.
+        options: the encoder's options; ``path`` and ``member`` are used.
     """
     if str(options.get("path") or options.get("member") or "").endswith(".ftz"):
         return "is a compressed fastText model, which cannot be trained further"

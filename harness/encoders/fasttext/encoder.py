@@ -1,8 +1,8 @@
 """fastText (Bojanowski et al. 2017): word vectors that are composed for out-of-vocabulary words.
 
 A word is looked up as written, then optionally in lower case; the vector of any other word is the mean of the
-vectors of its character n-grams. Only words without any of these are unknown. By default words are not lower-cased,
-so that every vector equals fastText's.
+vectors of its character n-grams. Only words without any of these are unknown. By default words are not
+lower-cased, so that every vector equals fastText's.
 
 In a cell :meth:`FastTextEncoder.restrict` builds one table of all words of the data, composed words included.
 Strategies that train the embeddings train the rows of this table, one per word, and no longer the n-grams.
@@ -50,7 +50,8 @@ def load(
 
     Args:
         name, random_init, cache_dir, url, sha256, member: see :func:`harness.encoders.static.encoder.load`.
-        path: ``.bin`` or ``.ftz``, plain, gzipped or in a zip; or ``.vec``, from which no words can be composed.
+        path: ``.bin`` or ``.ftz``, plain, gzipped or in a zip; or ``.vec``, from which no words can be
+            composed.
         dim: vector size; None = as in the file.
         lower_fallback: look a word up in lower case before composing it.
         unknown: vector of a word without n-grams: ``zeros`` as in fastText, or as for word vectors
@@ -77,8 +78,8 @@ def load(
 class SubwordTokenizer(WordTokenizer):
     """Maps words to rows of a table, and out-of-vocabulary words to composed vectors.
 
-    Id ``words + 1 + j`` is the j-th composed word: in a table of 1000 words, ids 1 to 1000 are rows of the table,
-    and 1001 is the first composed word. See :class:`harness.data.tokenizer.Tokenizer`.
+    Id ``words + 1 + j`` is the j-th composed word: in a table of 1000 words, ids 1 to 1000 are rows of the
+    table, and 1001 is the first composed word. See :class:`harness.data.tokenizer.Tokenizer`.
 
     Attributes:
         composed: words in the order in which they were composed.
@@ -162,7 +163,7 @@ class FastTextEncoder(StaticEncoder):
         return torch.cat([self.table[known], beyond])
 
     def _composed(self) -> Tensor:
-        """Return the composed vectors, (composed words, H); random encoders draw new ones and keep earlier draws."""
+        """Return the composed vectors, (composed words, H); random encoders draw only those of new words."""
         if not self.random_init:
             return torch.from_numpy(self.tokenizer.vectors()).to(self.table.device)
         more = len(self.tokenizer.composed) - len(self._drawn_vectors)

@@ -1,16 +1,16 @@
-"""fastText's binary model files (Bojanowski et al. 2017, Joulin et al. 2016): their parts, read in order.
+"""Reader of fastText's binary model files (Bojanowski et al. 2017, Joulin et al. 2016).
 
-All numbers are little-endian. A file holds, one after the other:
+All numbers are little-endian. A file consists of these parts, in this order:
 
 =============  =========================================================================================
 magic          int32 793712314 and an int32 version; the first releases wrote neither
 arguments      int32 dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn,
                lrUpdateRate; float64 t
-dictionary     int32 entries, words, labels; int64 tokens, int64 kept buckets (-1: all; absent in the first
-               releases); each entry its bytes, a zero byte, int64 count, int8 kind; then pairs of int32,
-               bucket and row, of the buckets that were kept
-input matrix   a byte, whether it is quantised (absent in the first releases); then int64 rows, int64
-               columns and the float32 numbers, or a :class:`Quantised`
+dictionary     int32 entries, words, labels; int64 tokens; int64 number of buckets after pruning (-1: not
+               pruned; absent in the first releases); per entry its bytes, a zero byte, int64 count, int8
+               kind; then pairs of int32, bucket and row, of the buckets that were not pruned
+input matrix   one byte: whether it is quantised (absent in the first releases); then int64 rows, int64
+               columns and the float32 values, or a :class:`Quantised`
 output matrix  not read
 =============  =========================================================================================
 
@@ -37,18 +37,18 @@ BLOCK = 16 << 20
 _ARGUMENTS = struct.Struct("<12id")
 _WORD, _LABEL = 0, 1
 _CENTROIDS = 256
-_MOST_DIM, _MOST_NGRAM = 100_000, 1000
+_MAX_DIM, _MAX_NGRAM = 100_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The arguments that decide how a word becomes a vector.
+    """The arguments that determine how a vector is computed from a word.
 
     Attributes:
-        dim: numbers a vector.
-        buckets: what n-grams are hashed into.
-        minn, maxn: shortest and longest n-gram in characters; maxn 0 = the model has none.
-        old: written by a release without magic number.
+        dim: vector size.
+        buckets: number of hash buckets of the n-grams.
+        minn, maxn: shortest and longest n-gram in characters; maxn 0 = the model has no n-grams.
+        old: written by a release without a magic number.
     """
 
     dim: int
@@ -60,22 +60,26 @@ class Header:
 
 @dataclass(slots=True)
 class Dictionary:
-    """Words as bytes in the order of their rows, and row by bucket where buckets were pruned (None: all are
-    there)."""
+    """Words and buckets of a model.
+
+    Attributes:
+        words: words as bytes, in row order.
+        bucket_rows: row of each bucket that was not pruned; None = not pruned.
+    """
 
     words: list[bytes]
-    kept: dict[int, int] | None = None
+    bucket_rows: dict[int, int] | None = None
 
 
 @dataclass(slots=True)
 class Quantised:
-    """Product quantiser (Jegou et al. 2011) of vectors, with their norms quantised apart or not.
+    """Product quantiser (Jegou et al. 2011) of vectors; their norms may be quantised separately.
 
     Attributes:
         codes: (rows, subvectors) uint8.
-        centroids: (subvectors, 256, width) float32, the last subvector possibly narrower (zero-padded).
-        dim: columns.
-        norms: (rows,) float32, None where vectors were quantised with their norms.
+        centroids: (subvectors, 256, width) float32; a narrower last subvector is zero-padded.
+        dim: vector size.
+        norms: (rows,) float32; None if the norms were not quantised separately.
     """
 
     codes: np.ndarray
@@ -84,7 +88,7 @@ class Quantised:
     norms: np.ndarray | None
 
     def rows(self, start: int, end: int) -> np.ndarray:
-        """(end - start, dim) float32."""
+        """Return the decoded rows from ``start`` to ``end``, (end - start, dim) float32."""
         codes = self.codes[start:end]
         # (n, subvectors, width): codes [[7 3]] select centroid 7 of subvector 0 and centroid 3 of subvector 1
         parts = self.centroids[np.arange(codes.shape[1])[None, :], codes]
@@ -95,8 +99,13 @@ class Quantised:
 
 @dataclass(slots=True)
 class Model:
-    """An open file: ``blocks`` gives the rows of the input matrix in order, (n, dim) float32 at a time, and
-    can be gone through once."""
+    """An open model file.
+
+    Attributes:
+        rows: number of rows of the input matrix.
+        quantised: whether the input matrix is quantised.
+        blocks: consecutive rows of the input matrix, (n, dim) float32 each; can be iterated once.
+    """
 
     header: Header
     dictionary: Dictionary
@@ -106,20 +115,21 @@ class Model:
 
 
 def is_model(path: Path, *, member: str | None = None) -> bool:
-    """Whether a file's first bytes are those of a fastText model.
+    """Return whether a file starts like a fastText model.
 
     Raises:
-        HarnessError: it cannot be read.
+        HarnessError: the file cannot be read.
     """
     with open_bytes(path, member) as stream:
         return _header(read_exactly(stream, 8 + _ARGUMENTS.size)) is not None
 
 
 def read_model(stream: IO[bytes], path: Path) -> Model:
-    """Read a model up to its input matrix; ``path`` is what errors name.
+    """Read a model up to its input matrix; ``path`` is used in error messages.
 
     Raises:
-        HarnessError: no fastText model, a newer version, or a file that is damaged or incomplete.
+        HarnessError: the file is not a fastText model, has an unsupported version, or is damaged or
+            incomplete.
     """
     reader = _Reader(stream, path)
     head = reader.take(8)
@@ -129,21 +139,21 @@ def read_model(stream: IO[bytes], path: Path) -> Model:
     raw = (head if old else b"") + reader.take(_ARGUMENTS.size - (8 if old else 0))
     header = _arguments(raw, version=0 if old else version)
     if header is None:
-        raise reader.bad("this is no fastText model")
+        raise reader.error("not a fastText model")
     if not old and version > NEWEST:
         raise HarnessError(
-            f"{path}: fastText model of version {version}, known are those up to {NEWEST}; "
-            "save its vectors as text (.vec) and give that file"
+            f"{path}: fastText model of version {version}, but only versions up to {NEWEST} are supported; "
+            "save its vectors as text (.vec) and use that file"
         )
     dictionary = _dictionary(reader, header)
     quantised = not old and reader.number("<?") != 0
     rows, blocks = _quantised(reader, header) if quantised else _dense(reader, header)
-    buckets = header.buckets if dictionary.kept is None else len(dictionary.kept)
+    buckets = header.buckets if dictionary.bucket_rows is None else len(dictionary.bucket_rows)
     expected = len(dictionary.words) + buckets
     # a model without character n-grams never uses the rows after its words, so their number is not checked
     if rows < len(dictionary.words) or (header.maxn and rows != expected):
-        raise reader.bad(
-            f"its matrix has {rows} rows for {len(dictionary.words)} words and {buckets} buckets"
+        raise reader.error(
+            f"the input matrix has {rows} rows for {len(dictionary.words)} words and {buckets} buckets"
         )
     return Model(header, dictionary, rows, quantised, blocks)
 
@@ -157,12 +167,12 @@ def _header(data: bytes) -> Header | None:
 
 
 def _arguments(raw: bytes, *, version: int) -> Header | None:
-    """None where the numbers are none that fastText writes. ``version`` 0: written without one."""
+    """Parse the arguments; None if fastText cannot have written them. ``version`` 0: none in the file."""
     dim, _, _, _, _, ngrams, loss, model, bucket, minn, maxn, _, _ = _ARGUMENTS.unpack(raw)
-    sane = 0 < dim <= _MOST_DIM and 1 <= model <= 3 and 1 <= loss <= 4 and ngrams >= 0
-    if not sane or bucket < 0 or not 0 <= minn <= _MOST_NGRAM or not 0 <= maxn <= _MOST_NGRAM:
+    sane = 0 < dim <= _MAX_DIM and 1 <= model <= 3 and 1 <= loss <= 4 and ngrams >= 0
+    if not sane or bucket < 0 or not 0 <= minn <= _MAX_NGRAM or not 0 <= maxn <= _MAX_NGRAM:
         return None
-    if version == 11 and model == SUPERVISED:  # such classifiers were trained without n-grams of characters
+    if version == 11 and model == SUPERVISED:  # these classifiers were trained without character n-grams
         maxn = 0
     return Header(dim, bucket, minn, maxn if bucket else 0, old=version == 0)
 
@@ -171,15 +181,17 @@ def _dictionary(reader: _Reader, header: Header) -> Dictionary:
     entries, n_words, n_labels, _ = reader.unpack("<3iq")
     pruned = -1 if header.old else int(reader.number("<q"))
     if min(entries, n_words, n_labels) < 0 or entries != n_words + n_labels or pruned < -1:
-        raise reader.bad(f"its dictionary claims {entries} entries, {n_words} words and {n_labels} labels")
+        raise reader.error(
+            f"the dictionary declares {entries} entries, {n_words} words and {n_labels} labels"
+        )
     words = []
     for word, kind in reader.entries(entries):
         if kind not in (_WORD, _LABEL):
-            raise reader.bad(f"entry {word[:40]!r} of its dictionary is of kind {kind}")
+            raise reader.error(f"entry {word[:40]!r} of the dictionary has the unknown kind {kind}")
         if kind == _WORD:
             words.append(word)
     if len(words) != n_words:
-        raise reader.bad(f"its dictionary holds {len(words)} words, not the {n_words} that it claims")
+        raise reader.error(f"the dictionary contains {len(words)} words, but declares {n_words}")
     if pruned < 0:
         return Dictionary(words)
     pairs = np.frombuffer(reader.take(8 * pruned), dtype="<i4").reshape(-1, 2)
@@ -197,7 +209,7 @@ def _dense(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarray]]:
             n = min(step, rows - start)
             block = np.frombuffer(reader.take(4 * dim * n), dtype="<f4").reshape(n, dim)
             if not np.isfinite(block).all():
-                raise reader.bad("its matrix holds numbers that are not finite")
+                raise reader.error("the input matrix contains values that are not finite")
             yield block
 
     return rows, blocks()
@@ -209,7 +221,7 @@ def _quantised(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarra
     codes = np.frombuffer(reader.take(size), dtype=np.uint8)
     centroids = _centroids(reader)
     if rows < 0 or size != rows * len(centroids):
-        raise reader.bad(f"its quantised matrix has {size} codes for {rows} rows")
+        raise reader.error(f"the quantised matrix has {size} codes for {rows} rows")
     norms = None
     if with_norms:
         picked = np.frombuffer(reader.take(rows), dtype=np.uint8)
@@ -221,14 +233,14 @@ def _quantised(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarra
 
 
 def _centroids(reader: _Reader) -> np.ndarray:
-    """(subvectors, 256, width) float32; a narrower last subvector is filled with zeros."""
+    """Read centroids, (subvectors, 256, width) float32; a narrower last subvector is zero-padded."""
     dim, parts, width, last = reader.unpack("<4i")
     if min(dim, parts, width, last) < 1 or last > width or (parts - 1) * width + last != dim:
-        raise reader.bad(
-            f"its quantiser cuts {dim} numbers into {parts} parts of {width}, the last of {last}"
+        raise reader.error(
+            f"the quantiser splits {dim} dimensions into {parts} parts of {width}, the last of {last}"
         )
-    # The file holds the 256 centroids of one subvector after the other. Example: dim 5 in 3 parts of 2, the
-    # last of 1, is 256 x 2, 256 x 2 and 256 x 1 numbers; the last fill [2, :, 0], and [2, :, 1] stays 0.
+    # The file stores the 256 centroids of each subvector in turn. Example: dim 5 in 3 parts of 2, the last of
+    # 1, is 256 x 2, 256 x 2 and 256 x 1 numbers; the last 256 fill [2, :, 0], and [2, :, 1] stays 0.
     flat = np.frombuffer(reader.take(4 * dim * _CENTROIDS), dtype="<f4")
     full = (parts - 1) * width * _CENTROIDS
     out = np.zeros((parts, _CENTROIDS, width), dtype=np.float32)
@@ -239,25 +251,25 @@ def _centroids(reader: _Reader) -> np.ndarray:
 
 def _check_dim(reader: _Reader, header: Header, dim: int) -> None:
     if dim != header.dim:
-        raise reader.bad(f"its matrix is {dim} wide, its arguments say {header.dim}")
+        raise reader.error(f"the matrix has {dim} columns, but the arguments declare dim {header.dim}")
 
 
 class _Reader:
-    """A stream read in order, with errors that name the file."""
+    """Sequential reader of a stream; its errors name the file."""
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self.stream, self.path = stream, path
         self._ahead = b""
 
     def take(self, size: int) -> bytes:
-        """Exactly ``size`` bytes."""
+        """Read exactly ``size`` bytes."""
         if size < 0:
-            raise self.bad("it promises a negative number of bytes")
+            raise self.error("the file declares a negative number of bytes")
         data, self._ahead = self._ahead[:size], self._ahead[size:]
         if len(data) < size:
             data += read_exactly(self.stream, size - len(data))
         if len(data) < size:
-            raise self.bad("it ends before its input matrix does: an incomplete copy?")
+            raise self.error("the file ends within its input matrix; the copy may be incomplete")
         return data
 
     def unpack(self, form: str) -> tuple[int, ...]:
@@ -267,7 +279,7 @@ class _Reader:
         return self.unpack(form)[0]
 
     def entries(self, n: int) -> Iterator[tuple[bytes, int]]:
-        """``n`` dictionary entries: the bytes of the word and its kind."""
+        """Yield ``n`` dictionary entries: the word's bytes and its kind."""
         # An entry is the word, a zero byte, 8 bytes of count, 1 byte of kind. Example: b"cat" at 0 has its
         # zero byte at end = 3 and its kind at 3 + 9 = 12, and the next entry begins at 3 + 10 = 13.
         buffer, at = self._ahead, 0
@@ -276,13 +288,15 @@ class _Reader:
             while end < 0 or end + 10 > len(buffer):
                 more = self.stream.read(BLOCK)
                 if not more:
-                    raise self.bad("it ends within its dictionary: an incomplete copy?")
+                    raise self.error("the file ends within its dictionary; the copy may be incomplete")
                 buffer, at = buffer[at:] + more, 0
                 end = buffer.find(b"\0", at)
             yield buffer[at:end], buffer[end + 9]
             at = end + 10
-        # what follows the dictionary has been read from the stream too: take() gives it out first
+        # bytes after the dictionary have also been read from the stream: take() returns them first
         self._ahead = buffer[at:]
 
-    def bad(self, what: str) -> HarnessError:
-        return HarnessError(f"{self.path}: {what}; fetch it again, or give its vectors as text (.vec)")
+    def error(self, problem: str) -> HarnessError:
+        return HarnessError(
+            f"{self.path}: {problem}; download the file again, or use its vectors as text (.vec)"
+        )

@@ -1,11 +1,11 @@
 """Static word vectors: word2vec (Mikolov et al. 2013), GloVe (Pennington et al. 2014), fastText's .vec files.
 
-One token per word, no special tokens. A word is looked up as written, then in lower case; all other words share
-the unknown word. Its vector is taken from the file if the file contains an unknown word; otherwise it is drawn from
-a normal distribution with mean 0 and the table's standard deviation.
+One token per word, no special tokens. A word is looked up as written, then in lower case; all other words
+share the unknown word. Its vector is taken from the file if the file contains an unknown word; otherwise it
+is drawn from a normal distribution with mean 0 and the table's standard deviation.
 
-The table is the memory-mapped file until :meth:`StaticEncoder.restrict` reduces it to the words of the data: an
-encoder is built in milliseconds, and a trained table is no larger than necessary.
+The table is the memory-mapped file until :meth:`StaticEncoder.restrict` reduces it to the words of the data:
+an encoder is built in milliseconds, and a trained table is no larger than necessary.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def load(
         member: name of the file inside a zip.
         dim: vector size; None = as detected.
         lower_fallback: look a word up in lower case if it is not found as written.
-        unknown: ``auto`` (the file's unknown word if it has one, otherwise ``random``), ``random``, or a word of the
-            file whose vector is used.
+        unknown: ``auto`` (the file's unknown word if it has one, otherwise ``random``), ``random``, or a word
+            of the file whose vector is used.
 
     Raises:
         HarnessError: the file cannot be read as word vectors, or ``unknown`` is not in it.
@@ -73,7 +73,7 @@ def load(
 
 
 class WordTokenizer:
-    """Maps words to rows of a table; id 0 is the unknown word. See :class:`harness.data.tokenizer.Tokenizer`."""
+    """Maps words to table rows; id 0 is the unknown word. See :class:`harness.data.tokenizer.Tokenizer`."""
 
     def __init__(self, table: VectorTable, *, lower_fallback: bool) -> None:
         self.pad: Mapping[str, float] = {"input_ids": 0}
@@ -107,7 +107,8 @@ class WordTokenizer:
     def coverage(self) -> dict[str, float]:
         """Return counts of tokens, types, texts and the file's words.
 
-        Tokens: ``words``, ``words_known``, ``matched_exact``, ``matched_lower``. Types: ``types``, ``types_known``.
+        Tokens: ``words``, ``words_known``, ``matched_exact``, ``matched_lower``. Types: ``types``,
+            ``types_known``.
         Texts: ``texts_cut``. File: ``file_words``, ``file_duplicates``, ``file_undecodable``.
         """
         known = sum(match != UNKNOWN for match in self._seen.values())
@@ -117,7 +118,8 @@ class WordTokenizer:
     def restrict(self, words: Iterable[str]) -> np.ndarray:
         """Renumber the rows that ``words`` use from 1 on, in the file's order; return these rows, (n,) int64.
 
-        Example: if "cat" is row 7 and "the" row 3 of the file, they get the ids 2 and 1, and [3, 7] is returned.
+        Example: if "cat" is row 7 and "the" row 3 of the file, they get the ids 2 and 1, and [3, 7] is
+            returned.
         """
         vocabulary = set(words)
         self._ids = {w: v for w, v in self._ids.items() if w in vocabulary}
@@ -237,7 +239,7 @@ class StaticEncoder(Encoder):
         return self
 
     def fingerprint(self) -> str:
-        """Return the digest of the file, the options and the unknown word's vector, which determine all states."""
+        """Return a digest of all that determines the states: file, options, the unknown word's vector."""
         return data_fingerprint(
             {
                 "content": self._info.content,

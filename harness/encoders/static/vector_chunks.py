@@ -1,4 +1,4 @@
-"""Reading the words and vectors of a file, in order and in blocks. Imports no torch."""
+"""Read the words and vectors of a file in order, block by block. Imports no torch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ BLOCK = 16 << 20
 
 @dataclass(slots=True)
 class Chunk:
-    """Some consecutive words of a file: ``vectors`` is (len(words), dim) float32; ``undecodable`` counts the
-    words that were not UTF-8 and hold replacement characters now."""
+    """Consecutive words of a file.
+
+    Attributes:
+        words: the words.
+        vectors: (len(words), dim) float32.
+        undecodable: number of words that are not UTF-8; invalid bytes are replaced by U+FFFD.
+    """
 
     words: list[str]
     vectors: np.ndarray
@@ -34,11 +39,11 @@ class Chunk:
 
 
 def read_chunks(path: Path, layout: Layout, *, member: str | None = None) -> Iterator[Chunk]:
-    """All words of a file in order, duplicates included.
+    """Yield all words of a file in order, including duplicates.
 
     Raises:
-        HarnessError: a line that is no word and ``dim`` finite numbers (file, line and value are named), or
-            fewer words than the header promises.
+        HarnessError: a line is not a word followed by ``dim`` finite numbers (the message names file, line
+            and value), or the file has fewer words than its header declares.
     """
     with open_bytes(path, member) as stream:
         read_exactly(stream, layout.skip)
@@ -49,8 +54,8 @@ def read_chunks(path: Path, layout: Layout, *, member: str | None = None) -> Ite
             yield chunk
     if layout.count is not None and total < layout.count:
         raise HarnessError(
-            f"{path}: the header promises {layout.count} words, the file holds {total}: "
-            "an incomplete copy? Fetch it again or correct the header"
+            f"{path}: the header declares {layout.count} words, but the file contains {total}; "
+            "if the copy is incomplete, download it again; otherwise correct the header"
         )
 
 
@@ -72,7 +77,7 @@ def _text_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chun
 
 
 def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
-    """A block of whole lines. Columnar where every line is regular, else line by line where it must be."""
+    """Parse a block of complete lines: regular lines by columns, irregular ones line by line."""
     if b"\r\n" in block:
         block = block.replace(b"\r\n", b"\n")
     if b" \n" in block:  # fastText ends its lines with a blank
@@ -93,7 +98,7 @@ def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0])
         value = vectors[row][~np.isfinite(vectors[row])][0]
-        raise _bad(path, numbers[row], f"the vector of {words[row]!r} holds {value}", layout)
+        raise _line_error(path, numbers[row], f"the vector of {words[row]!r} contains {value}", layout)
     return Chunk(words, vectors, undecodable)
 
 
@@ -101,7 +106,7 @@ Columns = tuple[list[str], np.ndarray]
 
 
 def _columnar(block: bytes, layout: Layout) -> Columns | None:
-    """Parse regular lines at once; None if any line is not a word without blanks and ``dim`` numbers."""
+    """Parse regular lines in one call; None if any line is not a word without spaces and ``dim`` numbers."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -143,9 +148,9 @@ def _irregular(block: bytes, first: int, path: Path, layout: Layout) -> tuple[li
     if columns is None:
         columns, slow = ([], np.empty((0, layout.dim), np.float32)), set(range(len(lines)))
     # line of each regular row: with lines 0 1 2 3 and slow {1}, rows 0 1 2 are the lines 0 2 3
-    place = [i for i in range(len(lines)) if i not in slow]
-    words = dict(zip(place, columns[0], strict=True))
-    vectors = dict(zip(place, columns[1], strict=True))
+    fast = [i for i in range(len(lines)) if i not in slow]
+    words = dict(zip(fast, columns[0], strict=True))
+    vectors = dict(zip(fast, columns[1], strict=True))
     for i in sorted(slow):
         if lines[i].strip(b" \t\r"):
             words[i], vectors[i] = _line(lines[i], first + i, path, layout)
@@ -157,14 +162,14 @@ def _irregular(block: bytes, first: int, path: Path, layout: Layout) -> tuple[li
 def _line(line: bytes, number: int, path: Path, layout: Layout) -> tuple[str, np.ndarray]:
     fields = list(FIELD.finditer(line.rstrip(b" \t\r")))
     if len(fields) < layout.dim or fields[-layout.dim].start() == 0:
-        raise _bad(
-            path, number, f"{show(line)} has {max(0, len(fields) - 1)} numbers behind its word", layout
+        raise _line_error(
+            path, number, f"{show(line)} has {max(0, len(fields) - 1)} numbers after the word", layout
         )
     numbers = [f.group() for f in fields[-layout.dim :]]
     values = [number_in(n) for n in numbers]
     if None in values:
         value = numbers[values.index(None)]
-        raise _bad(path, number, f"{show(value)} in {show(line)} is not a number", layout)
+        raise _line_error(path, number, f"{show(value)} in {show(line)} is not a number", layout)
     # a word may contain blanks: in ". . . 0.1 0.2" with dim 2 it is ". . ."
     word = line[: fields[-layout.dim].start()].rstrip(b" \t").decode("utf-8", "replace")
     # 1e39 overflows to infinity, which is then reported as not finite
@@ -196,7 +201,8 @@ def _binary_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Ch
     rest = (buffer[at:] + stream.read(1024)).strip(b"\n")
     if rest:
         raise HarnessError(
-            f"{path}: {show(rest[:40])} follows the {layout.count} words of the header; correct it"
+            f"{path}: {show(rest[:40])} follows the {layout.count} words declared by the header; "
+            "correct the header"
         )
 
 
@@ -207,13 +213,14 @@ def _binary_chunk(names: list[bytes], parts: list[bytes], path: Path, layout: La
     if not finite.all():
         word = words[int(np.flatnonzero(~finite)[0])]
         raise HarnessError(
-            f"{path}: the vector of {word[:80]!r} holds no finite number: damaged? Fetch it again"
+            f"{path}: the vector of {word[:80]!r} contains a non-finite number; the file may be damaged: "
+            "download it again"
         )
     return Chunk(words, vectors, sum(not is_utf8(n) for n in names))
 
 
-def _bad(path: Path, line: int, what: str, layout: Layout) -> HarnessError:
+def _line_error(path: Path, line: int, problem: str, layout: Layout) -> HarnessError:
     return HarnessError(
-        f"{path}, line {line}: {what}; a word and {layout.dim} numbers are wanted. "
-        "Mend or delete the line, or set encoder.dim when the number is wrong"
+        f"{path}, line {line}: {problem}; expected a word and {layout.dim} numbers. "
+        f"Correct or delete the line, or set encoder.dim if {layout.dim} is not the vector size"
     )

@@ -1,16 +1,17 @@
 """Word-vector files: GloVe text, word2vec text and binary; plain, gzipped or in a zip.
 
-The format is found from the content, never from the name:
+The format is detected from the content, never from the name:
 
 ===============  ==========================================================================================
-word2vec binary  header ``<words> <numbers>``, then for each word its bytes, one blank, ``4 * dim`` bytes of
-                 little-endian float32, with or without a newline behind them
-word2vec text    the same header, then one line a word: the word, blanks, ``dim`` numbers
+word2vec binary  header ``<words> <dim>``, then for each word its bytes, one space, ``4 * dim`` bytes of
+                 little-endian float32, with or without a newline after them
+word2vec text    the same header, then one line per word: the word, spaces, ``dim`` numbers
 GloVe text       the same lines without the header
 ===============  ==========================================================================================
 
-In text the last ``dim`` fields of a line are the vector and all before them is the word, so words may hold
-blanks or look like numbers. :mod:`harness.encoders.static.vector_chunks` reads them. Imports no torch.
+In text files the last ``dim`` fields of a line are the vector and everything before them is the word, so
+words may contain spaces or look like numbers. :mod:`harness.encoders.static.vector_chunks` reads the files.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _LONGEST_WORD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a file turned out to be.
+    """Detected format of a file.
 
     Attributes:
-        binary: word2vec binary, else text.
-        dim: numbers a word.
-        count: words the header promises, None without a header.
+        binary: True for word2vec binary, False for text.
+        dim: vector size.
+        count: number of words that the header declares; None without a header.
         skip: bytes before the first word (byte order mark, header).
-        separator: between the fields of a text line.
+        separator: separator of the fields of a text line.
     """
 
     binary: bool
@@ -56,15 +57,15 @@ class Layout:
 
 @contextmanager
 def open_bytes(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
-    """The uncompressed bytes of a plain, gzipped or zipped file, told by its first bytes.
+    """Open a plain, gzipped or zipped file as uncompressed bytes; detect compression by the first bytes.
 
     Args:
         path: the file.
-        member: the file wanted inside a zip; may be left out when the zip holds one file, and is ignored
-            where the file is no zip.
+        member: name of the file inside a zip; optional if the zip contains a single file, ignored if the file
+            is not a zip.
 
     Raises:
-        HarnessError: missing, unreadable, damaged, or a zip without that member.
+        HarnessError: the file is missing, unreadable or damaged, or is a zip without ``member``.
     """
     try:
         with path.open("rb") as raw:
@@ -79,7 +80,7 @@ def open_bytes(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
             else:
                 yield raw
     except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as e:
-        raise HarnessError(f"{path}: damaged or incomplete ({e}); fetch it again") from e
+        raise HarnessError(f"{path}: damaged or incomplete ({e}); download it again") from e
     except OSError as e:
         raise HarnessError(f"{path}: cannot be read ({e.strerror or e})") from e
 
@@ -91,67 +92,71 @@ def _member(path: Path, archive: zipfile.ZipFile, member: str | None) -> str:
     if member in names:
         return str(member)
     if member is None:
-        raise HarnessError(f"{path}: holds {', '.join(names)}; say which with encoder.member=NAME")
-    raise HarnessError(f"{path}: holds no file {member}, {did_you_mean(member, names)}")
+        raise HarnessError(f"{path}: contains {', '.join(names)}; choose one with encoder.member=NAME")
+    raise HarnessError(f"{path}: contains no file {member}, {did_you_mean(member, names)}")
 
 
 def detect(path: Path, *, member: str | None = None, dim: int | None = None) -> Layout:
-    """Find a file's format from its first megabyte.
+    """Detect a file's format from its first megabyte.
 
     Args:
         path, member: as in :func:`open_bytes`.
-        dim: numbers a word; found from the header, or the commonest line length, when None.
+        dim: vector size; None = from the header, or from the most common line length.
 
     Raises:
-        HarnessError: the file is empty or holds no word vectors.
+        HarnessError: the file is empty or contains no word vectors.
     """
     with open_bytes(path, member) as stream:
         head = read_exactly(stream, _HEAD)
-        whole = not stream.read(1)
+        complete = not stream.read(1)
     bom = 3 if head.startswith(b"\xef\xbb\xbf") else 0
     header = _HEADER.match(head, bom)
     if not head[bom:].strip():
-        raise HarnessError(f"{path}: is empty; word vectors are wanted")
+        raise HarnessError(f"{path}: is empty; expected word vectors")
     if header:
-        return _with_header(path, head, header, whole=whole, dim=dim)
-    lines = _whole_lines(head[bom:], whole=whole)
+        return _with_header(path, head, header, complete=complete, dim=dim)
+    lines = _complete_lines(head[bom:], complete=complete)
     if not lines or b"\0" in head:
-        raise HarnessError(f"{path}: {_WANTED}; a fastText model (.bin) is read by encoder=fasttext")
+        raise HarnessError(f"{path}: {_EXPECTED}; for a fastText model (.bin) use encoder=fasttext")
     separator = _separator(lines)
-    found = dim or _commonest_dim(lines)
-    if found < 1:
-        raise HarnessError(f"{path}, line 1: {show(lines[0])} has no vector; {_WANTED}")
-    return Layout(binary=False, dim=found, count=None, skip=bom, separator=separator)
+    detected = dim or _most_common_dim(lines)
+    if detected < 1:
+        raise HarnessError(f"{path}, line 1: {show(lines[0])} has no vector; {_EXPECTED}")
+    return Layout(binary=False, dim=detected, count=None, skip=bom, separator=separator)
 
 
-_WANTED = "GloVe text, word2vec text or word2vec binary is wanted"
+_EXPECTED = "expected GloVe text, word2vec text or word2vec binary"
 
 
-def _with_header(path: Path, head: bytes, header: re.Match[bytes], *, whole: bool, dim: int | None) -> Layout:
-    count, found = int(header[1]), int(header[2])
-    if count == 0 or found == 0:
-        raise HarnessError(f"{path}, line 1: the header {show(header[0])} promises no vectors")
-    if dim is not None and dim != found:
+def _with_header(
+    path: Path, head: bytes, header: re.Match[bytes], *, complete: bool, dim: int | None
+) -> Layout:
+    count, declared = int(header[1]), int(header[2])
+    if count == 0 or declared == 0:
+        raise HarnessError(f"{path}, line 1: the header {show(header[0])} declares no vectors")
+    if dim is not None and dim != declared:
         raise HarnessError(
-            f"{path}, line 1: the header says {found} numbers a word, encoder.dim={dim} does not fit"
+            f"{path}, line 1: encoder.dim={dim} does not match the vector size {declared} of the header"
         )
     body = head[header.end() :]
-    lines = _whole_lines(body, whole=whole)
+    lines = _complete_lines(body, complete=complete)
     fields = lines[0].split() if lines else []
-    text = len(fields) > found and all(number_in(f) is not None for f in fields[-found:])
-    binary = not text and _walks_as_binary(body, count=count, dim=found, whole=whole)
+    text = len(fields) > declared and all(number_in(f) is not None for f in fields[-declared:])
+    binary = not text and _parses_as_binary(body, count=count, dim=declared, complete=complete)
     separator = _separator(lines) if lines and not binary else b" "
-    return Layout(binary=binary, dim=found, count=count, skip=header.end(), separator=separator)
+    return Layout(binary=binary, dim=declared, count=count, skip=header.end(), separator=separator)
 
 
-def _walks_as_binary(body: bytes, *, count: int, dim: int, whole: bool) -> bool:
-    if b"\0" in body:  # in floats, never in text; what is cut short is then said of the right format
+def _parses_as_binary(body: bytes, *, count: int, dim: int, complete: bool) -> bool:
+    # Zero bytes occur in floats, never in text. Deciding here gives truncated binary files the right error
+    # message.
+    if b"\0" in body:
         return True
     at = 0
     for _ in range(min(count, 20)):
         blank = body.find(b" ", at, at + _LONGEST_WORD)
         if blank < 0 or blank + 1 + 4 * dim > len(body):
-            return not whole and len(body) - at < _LONGEST_WORD + 4 * dim and at > 0
+            return not complete and len(body) - at < _LONGEST_WORD + 4 * dim and at > 0
         if b"\n" in body[at:blank].lstrip(b"\n"):
             return False
         at = blank + 1 + 4 * dim
@@ -162,22 +167,23 @@ def _separator(lines: Sequence[bytes]) -> bytes:
     return b"\t" if lines[0].count(b"\t") > lines[0].count(b" ") else b" "
 
 
-def _commonest_dim(lines: Sequence[bytes]) -> int:
-    """Fields but the word; words with blanks have more, so of equally common ones the smallest."""
+def _most_common_dim(lines: Sequence[bytes]) -> int:
+    """Return the most common vector size; the smallest of ties, since words may contain spaces."""
     counts = Counter(len(FIELD.findall(line.rstrip())) - 1 for line in lines if line.strip())
-    most = max(counts.values())
-    return min(n for n, c in counts.items() if c == most)
+    highest = max(counts.values())
+    return min(n for n, c in counts.items() if c == highest)
 
 
-def _whole_lines(data: bytes, *, whole: bool) -> list[bytes]:
+def _complete_lines(data: bytes, *, complete: bool) -> list[bytes]:
+    """Split into lines and drop a last line that is empty or may be cut off (``complete`` = not cut off)."""
     lines = data.split(b"\n")
-    if not whole or not lines[-1]:
+    if not complete or not lines[-1]:
         lines = lines[:-1]
     return lines
 
 
 def number_in(field: bytes) -> float | None:
-    """The number a field spells, None when it spells none."""
+    """Parse a field as a number; None if it is not one."""
     try:
         return None if b"_" in field else float(field)
     except ValueError:
@@ -192,14 +198,14 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def show(data: bytes, most: int = 60) -> str:
-    """The start of ``data`` as an error message quotes it."""
-    text = repr(data[: most + 1].decode("utf-8", "replace").strip("\r\n"))
-    return text if len(data) <= most else text[:most] + "...'"
+def show(data: bytes, max_length: int = 60) -> str:
+    """Return the start of ``data`` quoted for an error message."""
+    text = repr(data[: max_length + 1].decode("utf-8", "replace").strip("\r\n"))
+    return text if len(data) <= max_length else text[:max_length] + "...'"
 
 
 def read_exactly(stream: IO[bytes], size: int) -> bytes:
-    """Exactly ``size`` bytes unless the stream ends before."""
+    """Read exactly ``size`` bytes, or fewer if the stream ends earlier."""
     out = bytearray()
     while len(out) < size and (data := stream.read(size - len(out))):
         out += data

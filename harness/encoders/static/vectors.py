@@ -1,9 +1,9 @@
-"""Word vectors as a table on disk: parsed once, opened in milliseconds, read row by row.
+"""Word vectors as a memory-mapped table on disk: parsed once, opened in milliseconds, read row by row.
 
-A file is parsed into a folder of the cache that holds the float32 matrix, the words and an index from a hash
-of a word to its row. The folder's key is the file's content, so a changed file gets a new table and a moved
-one keeps its own. Row 0 of the matrix belongs to no word: it is kept free for the unknown word, so that the
-mapped file serves as an embedding table as it is. Imports no torch.
+A file is parsed into a cache folder with the float32 matrix, the words and an index from word hashes to rows.
+The folder's key is the file's content: a changed file gets a new table, and a moved file keeps its table. Row
+0 of the matrix is reserved for the unknown word, so that the mapped matrix can be used directly as an
+embedding table. Imports no torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.encoders.static.vector_files import detect
 from harness.errors import HarnessError
 
 READER_VERSION = 1
-"""Raised when the reader makes something else of the same file; part of the table's key."""
+"""Increment when the same file gives a different table; part of the table's key."""
 
 MAX_BYTES = 64 << 30
 T = TypeVar("T")
@@ -43,16 +43,16 @@ _MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS, _FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What is known of a table.
+    """Metadata of a table.
 
     Attributes:
-        words: distinct words, rows 1 to ``words`` of the matrix.
-        dim: numbers a word.
-        std: standard deviation over all numbers.
-        duplicates: lines dropped because their word was there before (the first one wins).
-        undecodable: words that were not UTF-8; the bytes that were not are U+FFFD now.
-        content: fingerprint of the file, its member, and the reader.
-        sample: digest of some bytes of each part, which finds a damaged table without reading it all.
+        words: number of distinct words; they are rows 1 to ``words`` of the matrix.
+        dim: vector size.
+        std: standard deviation over all elements of the vectors.
+        duplicates: lines dropped because their word occurred before (the first occurrence is used).
+        undecodable: words that were not UTF-8; invalid bytes are replaced by U+FFFD.
+        content: fingerprint of the file, its member, and the reader's version.
+        sample: digest of some bytes of each part, to detect a damaged table without reading all of it.
     """
 
     words: int
@@ -65,18 +65,18 @@ class TableInfo:
 
 
 class VectorTable:
-    """An open table; see the module. Pickles and copies by its folder.
+    """An open table; see the module docstring. Pickled and copied by its folder's path.
 
     Attributes:
-        facts: see :class:`TableInfo`.
-        matrix: (words + 1, dim) float32, mapped copy-on-write: what is written stays in this process.
+        info: see :class:`TableInfo`.
+        matrix: (words + 1, dim) float32, mapped copy-on-write: writes stay in this process.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.info = TableInfo(**json.loads((folder / _FACTS).read_bytes()))
         if self.info.sample != _sample(folder):
-            raise ValueError("the parts are not those that were written")
+            raise ValueError("the table's files differ from those that were written")
         shape = (self.info.words + 1, self.info.dim)
         self.matrix = np.memmap(folder / _MATRIX, dtype=np.float32, mode="c", shape=shape)
         self._offsets, self._hashes, self._rows = (
@@ -89,24 +89,24 @@ class VectorTable:
         return VectorTable, (self.folder,)
 
     def lookup(self, words: Sequence[str]) -> np.ndarray:
-        """(len(words),) int64: the row of each word, 0 for a word the table does not have."""
+        """Return the row of each word, (len(words),) int64; 0 for words that are not in the table."""
         encoded = [w.encode("utf-8", "replace") for w in words]
         hashes = _hashes(encoded)
         # the first of equal hashes; words of the same hash follow each other
-        places = np.searchsorted(self._hashes, hashes)
+        positions = np.searchsorted(self._hashes, hashes)
         # 0 is never the row of a word: it means not found
-        found = np.zeros(len(words), dtype=np.int64)
-        for i, (place, value) in enumerate(zip(places.tolist(), hashes, strict=True)):
-            while place < len(self._hashes) and self._hashes[place] == value:
-                row = int(self._rows[place])
+        rows = np.zeros(len(words), dtype=np.int64)
+        for i, (position, value) in enumerate(zip(positions.tolist(), hashes, strict=True)):
+            while position < len(self._hashes) and self._hashes[position] == value:
+                row = int(self._rows[position])
                 if self._word(row) == encoded[i]:
-                    found[i] = row
+                    rows[i] = row
                     break
-                place += 1  # another word of the same hash
-        return found
+                position += 1  # hash collision: try the next word with this hash
+        return rows
 
     def word(self, row: int) -> str:
-        """The word of a row from 1 to ``facts.words``."""
+        """Return the word of a row from 1 to ``info.words``."""
         return self._word(row).decode()
 
     def _word(self, row: int) -> bytes:
@@ -124,11 +124,11 @@ class VectorTable:
 def open_vectors(
     path: Path, *, cache_dir: Path, member: str | None = None, dim: int | None = None
 ) -> VectorTable:
-    """The table of a word-vector file, parsed when this is the first time.
+    """Open the table of a word-vector file; parse the file on first use.
 
     Args:
         path: the file, in any format of :mod:`harness.encoders.static.vector_files`.
-        cache_dir: where tables are kept.
+        cache_dir: folder for tables.
         member, dim: see :func:`harness.encoders.static.vector_files.detect`.
 
     Raises:
@@ -143,11 +143,17 @@ def open_vectors(
 def keep_table(
     content: str, build: Callable[[Path], None], reader: Callable[[Path], T], *, path: Path, cache_dir: Path
 ) -> T:
-    """``reader(folder)`` of the cache's folder for ``content``, filled by ``build(folder)`` where it is not
-    there.
+    """Return ``reader(folder)`` of the cache folder for ``content``; ``build(folder)`` creates it if missing.
+
+    Args:
+        content: the folder's key, see :func:`content_fingerprint`.
+        build: writes the table's files into a folder.
+        reader: opens the table in a folder.
+        path: source file of the table, for error messages.
+        cache_dir: folder for tables.
 
     Raises:
-        HarnessError: the cache cannot be written; ``path`` is the file that the table is of.
+        HarnessError: the cache cannot be written.
     """
     store = Store(cache_dir / "vectors", max_bytes=MAX_BYTES)
     try:
@@ -158,33 +164,34 @@ def keep_table(
 
 def _cannot_keep(path: Path, cache_dir: Path, error: OSError) -> HarnessError:
     return HarnessError(
-        f"cache_dir={cache_dir}: the table of {path} cannot be kept there ({error.strerror or error}); "
-        "choose another with cache_dir=DIR"
+        f"cache_dir={cache_dir}: the table of {path} cannot be written there ({error.strerror or error}); "
+        "set cache_dir=DIR to another folder"
     )
 
 
 def content_fingerprint(path: Path, *, cache_dir: Path, key: Sequence[Any]) -> str:
-    """Hex digest of what a table is made from: a file's content and ``key``, how it is read. The file's own
-    digest is kept in the cache beside its size, time and inode, so that a new process need not read a large
-    file only to know that it has not changed.
+    """Return a hex digest of a file's content and of ``key`` (how the file is read).
+
+    The content's digest is cached under the file's path, size, times and inode, so that a new process does
+    not have to read a large file only to find that it has not changed.
 
     Raises:
-        HarnessError: there is no such file, or the cache cannot be written.
+        HarnessError: the file does not exist, or the cache cannot be written.
     """
     if not path.is_file():
-        raise HarnessError(f"{path}: there is no such file of word vectors; give encoder.path=FILE")
+        raise HarnessError(f"{path}: no such word-vector file; set encoder.path=FILE")
     stat = path.stat()
-    # the time of the last change of any kind is one that nobody can set
-    seen = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-    note = cache_dir / "vectors" / ".seen" / data_fingerprint(seen)[:32]
+    # ctime too: unlike mtime, programs cannot set it
+    identity = [str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    digest_file = cache_dir / "vectors" / ".seen" / data_fingerprint(identity)[:32]
     try:
-        digest = note.read_text()
+        digest = digest_file.read_text()
     except OSError:
         digest = ""
     if len(digest) != 64:
         digest = file_fingerprint(path)
         try:
-            write_atomic(note, digest.encode())
+            write_atomic(digest_file, digest.encode())
         except OSError as e:
             raise _cannot_keep(path, cache_dir, e) from e
     return data_fingerprint([digest, *key])
@@ -198,17 +205,17 @@ def _build(folder: Path, path: Path, member: str | None, dim: int | None, conten
 
 
 def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path, content: str) -> None:
-    """Write the parts of a table.
+    """Write the files of a table.
 
     Args:
-        folder: where to.
-        chunks: words and vectors in the order of the rows; of equal words the first counts.
-        dim: numbers a word.
-        source: the file they are from, for messages.
+        folder: target folder.
+        chunks: words and vectors in row order; the first occurrence of a duplicate word is used.
+        dim: vector size.
+        source: source file, for error messages.
         content: see :class:`TableInfo`.
 
     Raises:
-        HarnessError: there are no words.
+        HarnessError: ``chunks`` contain no words.
     """
     seen: set[str] = set()
     read, undecodable, total, squares = 0, 0, 0.0, 0.0
@@ -219,7 +226,7 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
         for chunk in chunks:
             read += len(chunk.words)
             undecodable += chunk.undecodable
-            words, vectors = _first_ones(chunk.words, chunk.vectors, seen)
+            words, vectors = _drop_duplicates(chunk.words, chunk.vectors, seen)
             encoded = [w.encode() for w in words]
             vectors.tofile(matrix)
             text.write(b"".join(encoded))
@@ -228,14 +235,14 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
             # in double precision: single precision loses digits over millions of numbers
             total += float(vectors.sum(dtype=np.float64))
             squares += float(np.square(vectors, dtype=np.float64).sum())
-        text.write(b"\n")  # so that the file is never empty: nothing cannot be mapped
+        text.write(b"\n")  # an empty file cannot be memory-mapped
     if not seen:
-        raise HarnessError(f"{source}: holds no word vectors")
+        raise HarnessError(f"{source}: contains no word vectors")
     _write_index(folder, lengths, np.concatenate(hashes))
     n = len(seen) * dim
     # E[x^2] - E[x]^2 may be rounded to less than 0
     std = max(0.0, squares / n - (total / n) ** 2) ** 0.5
-    facts = TableInfo(
+    info = TableInfo(
         words=len(seen),
         dim=dim,
         std=std,
@@ -244,10 +251,11 @@ def write_table(folder: Path, chunks: Iterable[Chunk], *, dim: int, source: Path
         content=content,
         sample=_sample(folder),
     )
-    (folder / _FACTS).write_text(json.dumps(asdict(facts)))
+    (folder / _FACTS).write_text(json.dumps(asdict(info)))
 
 
-def _first_ones(words: list[str], vectors: np.ndarray, seen: set[str]) -> tuple[list[str], np.ndarray]:
+def _drop_duplicates(words: list[str], vectors: np.ndarray, seen: set[str]) -> tuple[list[str], np.ndarray]:
+    """Drop words in ``seen`` and repeated words, with their vectors; add the remaining words to ``seen``."""
     before = len(seen)
     keep = []
     for i, word in enumerate(words):
@@ -269,25 +277,26 @@ def _write_index(folder: Path, lengths: Iterable[int], hashes: np.ndarray) -> No
 
 
 def _hashes(words: Iterable[bytes]) -> np.ndarray:
-    """(n,) uint64, the same on every machine and in every process."""
+    """Return (n,) uint64 hashes that are the same on every machine and in every process."""
     digests = b"".join(hashlib.blake2b(w, digest_size=8).digest() for w in words)
     return np.frombuffer(digests, dtype="<u8")
 
 
-def _sample(folder: Path, *, places: int = 16, width: int = 512) -> str:
+def _sample(folder: Path, *, samples: int = 16, width: int = 512) -> str:
+    """Return a digest of each file's size and ``samples`` evenly spaced pieces of ``width`` bytes."""
     digest = hashlib.sha256()
     for name in (_MATRIX, _WORDS, _OFFSETS, _HASHES, _ROWS):
         size = os.path.getsize(folder / name)
         digest.update(f"{name} {size} ".encode())
         with (folder / name).open("rb", buffering=0) as f:
-            for place in range(places):
+            for i in range(samples):
                 # evenly spread from the first byte to the last
-                f.seek(max(0, size - width) * place // max(1, places - 1))
+                f.seek(max(0, size - width) * i // max(1, samples - 1))
                 digest.update(f.read(width))
     return digest.hexdigest()
 
 
 def describe(table: VectorTable) -> dict[str, Any]:
-    """TableInfo of a table that a record keeps."""
+    """Return the fields of :class:`TableInfo` that are stored in a record."""
     return {"file_words": table.info.words, "file_duplicates": table.info.duplicates,
             "file_undecodable": table.info.undecodable}  # fmt: skip

@@ -1,4 +1,4 @@
-"""fastText models: every layout, n-grams as the original hashes them, composed words, coverage."""
+"""fastText models: all file layouts, n-gram hashes equal to fastText's, composed words, coverage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTSIDE = ["서울에서", "naïveté", "🚀", "x", "e\u0301", "<x>", "the-the"
 
 
 def ngrams(word: str, *, minn: int = MINN, maxn: int = MAXN, buckets: int = BUCKETS) -> list[int]:
-    """Buckets of a word's n-grams, one by one; the order of the paper's appendix does not matter to a sum."""
+    """Compute the buckets of a word's n-grams one by one; their order does not matter for a sum."""
     if word == "</s>":
         return []
     marked = f"<{word}>"
@@ -91,16 +91,14 @@ def test_words_and_composed_words_are_means_over_ngrams(tmp_path: Path) -> None:
         np.testing.assert_allclose(vector, expected(values, word), atol=1e-6)
 
 
-def test_sums_do_not_depend_on_how_many_are_made_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_do_not_depend_on_the_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = model(tmp_path)
-    whole = opened(path, tmp_path)
+    reference_table = opened(path, tmp_path)
     monkeypatch.setattr("harness.encoders.fasttext.table._GATHERED", 40)
     monkeypatch.setattr("harness.encoders.fasttext.table._WORDS_AT_ONCE", 1)
     parts = opened(path, tmp_path / "other")
-    np.testing.assert_allclose(whole.matrix, parts.matrix, atol=1e-6)
-    np.testing.assert_allclose(whole.compose(OUTSIDE)[0], parts.compose(OUTSIDE)[0], atol=1e-6)
+    np.testing.assert_allclose(reference_table.matrix, parts.matrix, atol=1e-6)
+    np.testing.assert_allclose(reference_table.compose(OUTSIDE)[0], parts.compose(OUTSIDE)[0], atol=1e-6)
 
 
 def test_a_model_of_the_first_releases_has_no_magic_number(tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_a_model_of_the_first_releases_has_no_magic_number(tmp_path: Path) -> No
     assert is_model(path)
     table = opened(path, tmp_path)
     np.testing.assert_allclose(table.matrix[2], expected(values, "서울"), atol=1e-6)
-    vector, count = table.compose(["</s>"])  # it was a word like any other then
+    vector, count = table.compose(["</s>"])  # the first releases treat it as an ordinary word
     assert count[0] == 12
     assert vector.any()
 
@@ -128,7 +126,7 @@ def test_gzip_and_zip(tmp_path: Path) -> None:
 
 
 def quantised(values_rows: int, *, norms: bool, seed: int = 1) -> tuple[bytes, np.ndarray]:
-    """Two subvectors, the second of width 1: codes and centroids drawn, the matrix that they stand for."""
+    """Draw codes and centroids of two subvectors, the second of width 1; return bytes and decoded matrix."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 256, size=(values_rows, 2), dtype=np.uint8)
     first, second = rng.normal(size=(256, 2)).astype("<f4"), rng.normal(size=(256, 1)).astype("<f4")
@@ -145,21 +143,21 @@ def quantised(values_rows: int, *, norms: bool, seed: int = 1) -> tuple[bytes, n
 
 @pytest.mark.parametrize("norms", [False, True])
 def test_quantised_models_with_pruned_buckets(tmp_path: Path, norms: bool) -> None:
-    kept = {b: i for i, b in enumerate(sorted({*ngrams("서울"), *ngrams("the")[:2]}))}
-    data, values = quantised(len(WORDS) + len(kept), norms=norms)
-    body = HEAD + arguments(model=3) + dictionary(WORDS, kept=kept, labels=2) + data
+    bucket_rows = {b: i for i, b in enumerate(sorted({*ngrams("서울"), *ngrams("the")[:2]}))}
+    data, values = quantised(len(WORDS) + len(bucket_rows), norms=norms)
+    body = HEAD + arguments(model=3) + dictionary(WORDS, bucket_rows=bucket_rows, labels=2) + data
     table = opened(save(tmp_path, body, "m.ftz"), tmp_path)
     assert table.quantised
     for word in [*WORDS, "서울에서"]:
         rows = [WORDS.index(word)] if word in WORDS else []
-        rows += [len(WORDS) + kept[b] for b in ngrams(word) if b in kept]
+        rows += [len(WORDS) + bucket_rows[b] for b in ngrams(word) if b in bucket_rows]
         row = int(table.lookup([word])[0])
-        found = table.matrix[row] if row else table.compose([word])[0][0]
-        np.testing.assert_allclose(found, values[rows].mean(axis=0), atol=1e-6)
+        actual = table.matrix[row] if row else table.compose([word])[0][0]
+        np.testing.assert_allclose(actual, values[rows].mean(axis=0), atol=1e-6)
     assert "__label__0" not in table
 
 
-def test_a_model_without_ngrams_composes_nothing(tmp_path: Path) -> None:
+def test_model_without_ngrams_composes_no_vectors(tmp_path: Path) -> None:
     values = matrix(len(WORDS))
     data = HEAD + arguments(maxn=0, bucket=0) + dictionary(WORDS) + dense(values)
     table = opened(save(tmp_path, data), tmp_path)
@@ -184,20 +182,20 @@ def damaged(data: bytes) -> dict[str, tuple[bytes, str]]:
     return {
         "newer": (head + data[8:], "version 99"),
         "cut dictionary": (data[:100], "ends within its dictionary"),
-        "cut matrix": (data[:-400], "ends before its input matrix"),
+        "cut matrix": (data[:-400], "ends within its input matrix"),
         "rows": (start + dictionary(WORDS) + dense(matrix(9)), "9 rows for 6 words and 50 buckets"),
-        "counts": (start + struct.pack("<3i2q", 3, 1, 1, 0, -1), "claims 3 entries"),
+        "counts": (start + struct.pack("<3i2q", 3, 1, 1, 0, -1), "declares 3 entries"),
         "kind": (
             start + struct.pack("<3i2q", 1, 1, 0, 0, -1) + b"x\0" + struct.pack("<qb", 1, 7),
-            "of kind 7",
+            "unknown kind 7",
         ),
         "nan": (start + dictionary(WORDS) + dense(nan), "not finite"),
-        "width": (start + dictionary(WORDS) + dense(np.zeros((56, 5), np.float32)), "is 5 wide"),
+        "width": (start + dictionary(WORDS) + dense(np.zeros((56, 5), np.float32)), "has 5 columns"),
     }
 
 
 @pytest.mark.parametrize("what", list(damaged(b"")))
-def test_damaged_models_are_named(tmp_path: Path, what: str) -> None:
+def test_errors_name_the_damaged_model(tmp_path: Path, what: str) -> None:
     path, _ = model(tmp_path)
     data, message = damaged(path.read_bytes().removesuffix(b"the output matrix is not read"))[what]
     bad = save(tmp_path, data, "bad.bin")
@@ -207,7 +205,7 @@ def test_damaged_models_are_named(tmp_path: Path, what: str) -> None:
     assert not list((tmp_path / "cache" / "vectors").glob("*/facts.json"))
 
 
-def test_the_second_open_reads_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_open_does_not_read_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = model(tmp_path)
     first = opened(path, tmp_path)
     monkeypatch.setattr("harness.encoders.fasttext.table.read_model", None)
@@ -221,9 +219,9 @@ def test_the_second_open_reads_no_model(tmp_path: Path, monkeypatch: pytest.Monk
 def encoder(tmp_path: Path, *, seed: int = 0, **options: Any) -> FastTextEncoder:
     path, _ = model(tmp_path)
     torch.manual_seed(seed)
-    found = load(name="mine", path=path, cache_dir=tmp_path / "cache", **options)
-    assert isinstance(found, FastTextEncoder)
-    return found
+    enc = load(name="mine", path=path, cache_dir=tmp_path / "cache", **options)
+    assert isinstance(enc, FastTextEncoder)
+    return enc
 
 
 def states(enc: StaticEncoder, words: list[str]) -> np.ndarray:
@@ -239,16 +237,16 @@ def test_encoder_gives_every_word_its_vector(tmp_path: Path, restricted: bool) -
     if restricted:
         enc.restrict([*words, "unused", "naïve"])
         assert enc.table.shape == (1 + 8, DIM)
-    found = states(enc, words)
-    np.testing.assert_allclose(found, [expected(values, w) for w in words], atol=1e-6)
-    np.testing.assert_allclose(states(enc, words[::-1]), found[::-1])
+    actual = states(enc, words)
+    np.testing.assert_allclose(actual, [expected(values, w) for w in words], atol=1e-6)
+    np.testing.assert_allclose(states(enc, words[::-1]), actual[::-1])
     report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"], report["matched_exact"]) == (14, 14, 8)
     assert (report["composed_from_subwords"], report["types"], report["types_composed"]) == (6, 6, 3)
     assert report["types_known"] == 6
 
 
-def test_lower_case_comes_before_composing_when_asked_for(tmp_path: Path) -> None:
+def test_lower_fallback_takes_precedence_over_composing(tmp_path: Path) -> None:
     _, values = model(tmp_path)
     enc = encoder(tmp_path, lower_fallback=True)
     np.testing.assert_allclose(states(enc, ["THE"])[0], expected(values, "the"), atol=1e-6)
@@ -258,7 +256,7 @@ def test_lower_case_comes_before_composing_when_asked_for(tmp_path: Path) -> Non
     np.testing.assert_allclose(states(plain, ["THE"])[0], expected(values, "THE"), atol=1e-6)
 
 
-def test_a_word_without_ngrams_is_unknown(tmp_path: Path) -> None:
+def test_word_without_ngrams_is_unknown(tmp_path: Path) -> None:
     data = HEAD + arguments(maxn=0, bucket=0) + dictionary(WORDS) + dense(matrix(len(WORDS)))
     path = save(tmp_path, data)
     enc = load(name="m", path=path, cache_dir=tmp_path / "cache")
@@ -267,7 +265,7 @@ def test_a_word_without_ngrams_is_unknown(tmp_path: Path) -> None:
     assert states(load(name="m", path=path, cache_dir=tmp_path / "cache", unknown="random"), ["zzz"]).any()
 
 
-def test_a_trained_table_moves_composed_words_alone(tmp_path: Path) -> None:
+def test_training_changes_only_the_rows_of_words_in_the_batch(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     enc.restrict(["the", "서울에서", "서울역"])
     before = enc.table.detach().clone()
@@ -281,7 +279,7 @@ def test_a_trained_table_moves_composed_words_alone(tmp_path: Path) -> None:
     assert states(encoder(tmp_path), ["서울역"]).any()
 
 
-def test_words_beyond_a_restricted_table_are_unknown(tmp_path: Path) -> None:
+def test_words_outside_a_restricted_table_are_unknown(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     enc.restrict(["the"])
     assert not states(enc, ["서울에서"]).any()
@@ -307,7 +305,7 @@ def test_random_init_draws_composed_words_too(tmp_path: Path, restricted: bool) 
     assert len(np.unique(first, axis=0)) == 3
 
 
-def test_fingerprint_tells_what_changes_states(tmp_path: Path) -> None:
+def test_fingerprint_depends_on_everything_that_changes_states(tmp_path: Path) -> None:
     plain, lower = encoder(tmp_path), encoder(tmp_path, lower_fallback=True)
     assert plain.fingerprint() == encoder(tmp_path).fingerprint() != lower.fingerprint()
     one, two = encoder(tmp_path), encoder(tmp_path)
@@ -327,15 +325,15 @@ def test_text_vectors_are_read_without_ngrams(tmp_path: Path) -> None:
 def test_load_encoder_encodes_unknown_words(tmp_path: Path) -> None:
     path, values = model(tmp_path)
     enc = load_encoder("fasttext", path=path, cache_dir=tmp_path / "cache")
-    found = enc.encode([["서울에서", "the"], [], ["x"]])
-    np.testing.assert_allclose(found[0], [expected(values, w) for w in ("서울에서", "the")], atol=1e-6)
-    assert found[1].shape == (0, DIM)
+    actual = enc.encode([["서울에서", "the"], [], ["x"]])
+    np.testing.assert_allclose(actual[0], [expected(values, w) for w in ("서울에서", "the")], atol=1e-6)
+    assert actual[1].shape == (0, DIM)
     with pytest.raises(HarnessError, match=r"dim=7: the vectors of .* have size 3"):
         load_encoder("fasttext", path=path, cache_dir=tmp_path / "cache", dim=7)
 
 
 def compare_with_gensim(path: Path, folder: Path, outside: list[str]) -> tuple[int, float]:
-    """Number of words and the largest difference, in and out of vocabulary."""
+    """Return the number of words and the largest difference, in and out of vocabulary."""
     from gensim.models.fasttext import load_facebook_vectors
 
     reference, table = load_facebook_vectors(str(path)), opened(path, folder)
@@ -345,13 +343,13 @@ def compare_with_gensim(path: Path, folder: Path, outside: list[str]) -> tuple[i
     words = [w for w in outside if w not in table]
     vectors, counts = table.compose(words)
     for word, vector, count in zip(words, vectors, counts.tolist(), strict=True):
-        if count:  # gensim refuses the others
+        if count:  # gensim raises an error for words without n-grams
             worst = max(worst, float(np.abs(reference[word] - vector).max()))
     return len(table), worst
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_against_a_model_that_gensim_trained_and_saved(tmp_path: Path) -> None:
+def test_against_a_model_trained_and_saved_by_gensim(tmp_path: Path) -> None:
     from gensim.models import FastText
     from gensim.models.fasttext import save_facebook_model
 
@@ -368,10 +366,10 @@ def test_against_a_model_that_gensim_trained_and_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "words"), [("lee_fasttext.bin", 1762), ("non_ascii_fasttext.bin", 171)])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_published_models_against_gensim(tmp_path: Path, shared_data: Path, name: str, words: int) -> None:
-    """Without the longest word: gensim adds its 261 n-grams in single precision and is 2e-6 off."""
+    """Skips the longest word: gensim adds its 261 n-grams in single precision, an error of 2e-6."""
     path = shared_data / "models" / "word_vector_formats" / name
-    found, worst = compare_with_gensim(path, tmp_path, [*OUTSIDE[:-1], "Überraschung", "zzzqq"])
-    assert found == words
+    count, worst = compare_with_gensim(path, tmp_path, [*OUTSIDE[:-1], "Überraschung", "zzzqq"])
+    assert count == words
     assert worst < 1e-6
 
 
@@ -381,7 +379,9 @@ def test_published_model_against_its_text_vectors(tmp_path: Path, shared_data: P
     text = open_vectors(folder / "lee_fasttext.vec", cache_dir=tmp_path / "cache")
     rows = text.lookup([table.word(i) for i in range(1, len(table) + 1)])
     assert (rows > 0).all()
-    np.testing.assert_allclose(text.matrix[rows], table.matrix[1:], atol=1e-4)  # it holds five digits
+    np.testing.assert_allclose(
+        text.matrix[rows], table.matrix[1:], atol=1e-4
+    )  # the .vec file has five digits
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves files open
@@ -406,8 +406,8 @@ def test_published_tables_against_gensim(
     assert np.abs(table.matrix[1:] - reference.vectors).max() < 1e-6
 
 
-def test_against_the_original_program(tmp_path: Path) -> None:
-    """Only where the package ``fasttext`` is installed; it is no dependency."""
+def test_against_the_fasttext_package(tmp_path: Path) -> None:
+    """Runs only if the optional package ``fasttext`` is installed."""
     fasttext = pytest.importorskip("fasttext")
     source = tmp_path / "text.txt"
     lines = [f"__label__{i % 2} 서울{i} naïve{i % 7} 남자가 the cat{i % 40} Straße 🚀" for i in range(400)]
@@ -422,5 +422,5 @@ def test_against_the_original_program(tmp_path: Path) -> None:
         table = opened(path, tmp_path)
         for word in [*reference.get_words(), *OUTSIDE]:
             row = int(table.lookup([word])[0])
-            found = table.matrix[row] if row else table.compose([word])[0][0]
-            np.testing.assert_allclose(found, reference.get_word_vector(word), atol=1e-6)
+            actual = table.matrix[row] if row else table.compose([word])[0][0]
+            np.testing.assert_allclose(actual, reference.get_word_vector(word), atol=1e-6)

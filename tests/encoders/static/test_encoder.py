@@ -1,4 +1,4 @@
-"""Static word vectors as an encoder: lookup, the unknown word, coverage, restriction, windows."""
+"""Static word vectors as an encoder: lookup, unknown words, coverage, restriction, windows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from harness.encoders.static.encoder import StaticEncoder, load
 from harness.errors import HarnessError
 
 torch.set_num_threads(1)
-V10 = "apple 1 0\nApple 0 1\nparis 2 2\n"
+VECTORS = "apple 1 0\nApple 0 1\nparis 2 2\n"
 
 
-def encoder(tmp_path: Path, text: str = V10, *, seed: int = 7, **options: object) -> StaticEncoder:
+def encoder(tmp_path: Path, text: str = VECTORS, *, seed: int = 7, **options: object) -> StaticEncoder:
     path = tmp_path / "v.txt"
     path.write_text(text)
     torch.manual_seed(seed)
@@ -31,20 +31,20 @@ def states(enc: StaticEncoder, words: list[str]) -> np.ndarray:
     return enc(tokens).last_hidden_state[0].detach().numpy()
 
 
-def test_v10_exact_lookup(tmp_path: Path) -> None:
+def test_exact_lookup(tmp_path: Path) -> None:
     enc = encoder(tmp_path, lower_fallback=False)
-    found = states(enc, ["Apple", "PARIS", "zzz"])
+    actual = states(enc, ["Apple", "PARIS", "zzz"])
     unknown = enc.table[0].detach().numpy()
-    np.testing.assert_array_equal(found, [[0, 1], unknown, unknown])
+    np.testing.assert_array_equal(actual, [[0, 1], unknown, unknown])
     report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"], report["types"], report["types_known"]) == (3, 1, 3, 1)
 
 
-def test_v10_lower_case_fallback_and_coverage(tmp_path: Path) -> None:
+def test_lower_case_fallback_and_coverage(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
-    found = states(enc, ["Apple", "PARIS", "zzz"])
-    np.testing.assert_array_equal(found[:2], [[0, 1], [2, 2]])
-    np.testing.assert_array_equal(found[2], enc.table[0].detach().numpy())
+    actual = states(enc, ["Apple", "PARIS", "zzz"])
+    np.testing.assert_array_equal(actual[:2], [[0, 1], [2, 2]])
+    np.testing.assert_array_equal(actual[2], enc.table[0].detach().numpy())
     states(enc, ["apple", "apple"])
     report = enc.tokenizer.coverage()
     assert (report["words"], report["words_known"]) == (5, 4)
@@ -54,7 +54,9 @@ def test_v10_lower_case_fallback_and_coverage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("restricted", [False, True])
-def test_v12_rows_are_not_off_by_one_and_the_unknown_word_is_seeded(tmp_path: Path, restricted: bool) -> None:
+def test_rows_are_not_off_by_one_and_unknown_vector_is_seeded(tmp_path: Path, restricted: bool) -> None:
+    """Row 0 is reserved for the unknown word, so all other rows are shifted by one."""
+
     def draw(seed: int) -> np.ndarray:
         enc = encoder(tmp_path, "cat 1 1\ndog 2 2\n", seed=seed)
         if restricted:
@@ -82,7 +84,7 @@ def test_padding_has_zero_states_and_no_gradient(tmp_path: Path) -> None:
     assert enc.table.grad[0].abs().sum() == 0
 
 
-def test_the_unknown_word_of_the_file_is_used(tmp_path: Path) -> None:
+def test_unknown_word_of_the_file_is_used(tmp_path: Path) -> None:
     text = "cat 1 1\n<unk> 5 6\ndog 7 8\n"
     assert states(encoder(tmp_path, text), ["zzz"]).tolist() == [[5, 6]]
     assert states(encoder(tmp_path, text, unknown="dog"), ["zzz"]).tolist() == [[7, 8]]
@@ -91,7 +93,7 @@ def test_the_unknown_word_of_the_file_is_used(tmp_path: Path) -> None:
         encoder(tmp_path, text, unknown="cow")
 
 
-def test_the_table_is_the_mapped_file_until_it_is_restricted(tmp_path: Path) -> None:
+def test_table_is_the_mapped_file_until_restricted(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     assert enc.table.shape == (4, 2)
     before = states(enc, ["paris", "Paris", "zzz"])
@@ -103,7 +105,7 @@ def test_the_table_is_the_mapped_file_until_it_is_restricted(tmp_path: Path) -> 
         enc.restrict(["apple"])
 
 
-def test_training_one_table_does_not_reach_the_next(tmp_path: Path) -> None:
+def test_training_a_table_does_not_change_the_cached_file(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     with torch.no_grad():
         enc.table.add_(100)
@@ -124,7 +126,7 @@ def test_random_init_keeps_vocabulary_and_scale_and_is_seeded(tmp_path: Path) ->
     assert abs(states(enc, words[:200]).std() - 3) < 0.15
 
 
-def test_groups_partition_the_parameters_and_the_embedding_encoder_is_itself(tmp_path: Path) -> None:
+def test_groups_partition_the_parameters_and_embedding_encoder_is_self(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     ((name, parameters),) = enc.layer_groups()
     assert name == "embeddings"
@@ -133,7 +135,7 @@ def test_groups_partition_the_parameters_and_the_embedding_encoder_is_itself(tmp
     assert (enc.num_layers, enc.max_length, enc.pooling, enc.pairs) == (0, None, "mean", "separate")
 
 
-def test_fingerprint_tells_what_changes_states(tmp_path: Path) -> None:
+def test_fingerprint_depends_on_everything_that_changes_states(tmp_path: Path) -> None:
     base = encoder(tmp_path).fingerprint()
     assert encoder(tmp_path).fingerprint() == base
     restricted = encoder(tmp_path)
@@ -142,13 +144,13 @@ def test_fingerprint_tells_what_changes_states(tmp_path: Path) -> None:
         encoder(tmp_path, lower_fallback=False),
         encoder(tmp_path, seed=8),
         encoder(tmp_path, random_init=True),
-        encoder(tmp_path, V10 + "rome 3 3\n"),
+        encoder(tmp_path, VECTORS + "rome 3 3\n"),
         restricted,
     ]
     assert len({base, *(o.fingerprint() for o in others)}) == 6
 
 
-def test_a_copy_stands_alone(tmp_path: Path) -> None:
+def test_copies_have_equal_states(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     other = copy.deepcopy(enc)
     np.testing.assert_array_equal(states(other, ["paris", "zzz"]), states(enc, ["paris", "zzz"]))
@@ -170,13 +172,13 @@ def test_long_texts_are_cut_into_windows_that_own_each_word_once(tmp_path: Path)
     assert enc.tokenizer.coverage()["texts_cut"] == 1
 
 
-def test_an_empty_text_has_one_empty_row(tmp_path: Path) -> None:
+def test_empty_text_has_one_empty_window(tmp_path: Path) -> None:
     enc = encoder(tmp_path)
     rows = enc.tokenizer.tokenize([Text.from_string("")], WindowOptions(max_length=8))[0]
     assert [len(r) for r in rows] == [0]
     assert enc(TokenBatch.collate(rows)).last_hidden_state.shape == (1, 1, 2)
 
 
-def test_pairs_are_encoded_apart(tmp_path: Path) -> None:
+def test_pairs_are_encoded_separately(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="separate"):
         encoder(tmp_path).tokenizer.tokenize_pairs([], WindowOptions())

@@ -1,4 +1,4 @@
-"""Word-vector files: formats found from content, exact values, clear errors, a table that survives damage."""
+"""Word-vector files: format detection, exact values, error messages, rebuilding damaged tables."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def as_binary(vectors: dict[str, list[float]], *, newline: bytes = b"\n") -> byt
         "2 3\n" + GLOVE.replace(" ", "  "),
     ],
 )
-def test_v01_text_with_and_without_header(tmp_path: Path, text: str) -> None:
+def test_text_with_and_without_header(tmp_path: Path, text: str) -> None:
     opened = table(tmp_path, text)
     assert contents(opened) == {"sun": [1, 2, 3], "sea": [4, 5, 6]}
     assert (opened.info.dim, len(opened)) == (3, 2)
 
 
 @pytest.mark.parametrize("dim", [3, None])
-def test_v03_words_with_blanks(tmp_path: Path, dim: int | None) -> None:
+def test_words_with_spaces(tmp_path: Path, dim: int | None) -> None:
     text = ". . . 0.1 0.2 0.3\nat name@domain.com 0.4 0.5 0.6\nsun 1 2 3\n"
     opened = table(tmp_path, text, dim=dim)
     assert list(contents(opened)) == [". . .", "at name@domain.com", "sun"]
@@ -68,7 +68,7 @@ def test_v03_words_with_blanks(tmp_path: Path, dim: int | None) -> None:
     )
 
 
-def test_v05_words_that_are_numbers(tmp_path: Path) -> None:
+def test_words_that_look_like_numbers(tmp_path: Path) -> None:
     opened = table(tmp_path, "-0.5125 0.7 -0.4 0.2\n2017 1 2 3\n1e5 4 5 6\nnan 7 8 9\n")
     assert list(contents(opened)) == ["-0.5125", "2017", "1e5", "nan"]
     expected = np.float32([[0.7, -0.4, 0.2], [1, 2, 3], [4, 5, 6], [7, 8, 9]])
@@ -76,7 +76,7 @@ def test_v05_words_that_are_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["3 2\ncat 1 0\ndog 0 1\ncat 5 5\n", "cat 1 0\ndog 0 1\ncat 5 5\n"])
-def test_v06_the_first_of_duplicates_wins(tmp_path: Path, text: str) -> None:
+def test_first_of_duplicate_words_is_used(tmp_path: Path, text: str) -> None:
     opened = table(tmp_path, text)
     assert contents(opened) == {"cat": [1, 0], "dog": [0, 1]}
     assert opened.info.duplicates == 1
@@ -90,7 +90,7 @@ def test_v06_the_first_of_duplicates_wins(tmp_path: Path, text: str) -> None:
         "3220320a616c706861200a200a3f0000803f6f6d6567612000000040000000bf",
     ],
 )
-def test_v08_binary_with_and_without_newlines(tmp_path: Path, data: str) -> None:
+def test_binary_with_and_without_newlines(tmp_path: Path, data: str) -> None:
     opened = table(tmp_path, bytes.fromhex(data))
     assert contents(opened) == {"alpha": [0.5395513772964478, 1.0], "omega": [2.0, -0.5]}
 
@@ -117,27 +117,27 @@ def test_text_across_blocks_keeps_line_numbers(tmp_path: Path, monkeypatch: pyte
     ("text", "message"),
     [
         ("sun 1 2 3\nsea 4 5\nsky 1 2 3\n", "line 2: 'sea 4 5' has 2 numbers"),
-        ("sun 1 2 3\nsea 4 5 nan\n", "line 2: the vector of 'sea' holds nan"),
-        ("sun 1 2 3\nsea 4 5 1e39\n", "line 2: the vector of 'sea' holds inf"),
-        ("3 3\nsun 1 2 3\nsea 4 5 6\n", "promises 3 words, the file holds 2"),
+        ("sun 1 2 3\nsea 4 5 nan\n", "line 2: the vector of 'sea' contains nan"),
+        ("sun 1 2 3\nsea 4 5 1e39\n", "line 2: the vector of 'sea' contains inf"),
+        ("3 3\nsun 1 2 3\nsea 4 5 6\n", "declares 3 words, but the file contains 2"),
         ("2 3\nsun 1 2\nsea 4 5 6\n", "line 2: 'sun 1 2' has 2 numbers"),
-        ("0 3\n", "promises no vectors"),
+        ("0 3\n", "declares no vectors"),
         ("", "is empty"),
         ("word\n", "line 1: 'word' has no vector"),
-        (b"\xba\x16\x4f\x2f\x00\x00\x00\x00", "read by encoder=fasttext"),
-        (as_binary({"a": [1, 2], "b": [3, 4]})[:-4], "promises 2 words, the file holds 1"),
-        (as_binary({"a": [1, 2], "b": [3, 4]}) + b"c 12345678", "follows the 2 words of the header"),
-        (as_binary({"a": [1, 2], "b": [3, float("inf")]}), "the vector of 'b' holds no finite number"),
+        (b"\xba\x16\x4f\x2f\x00\x00\x00\x00", "use encoder=fasttext"),
+        (as_binary({"a": [1, 2], "b": [3, 4]})[:-4], "declares 2 words, but the file contains 1"),
+        (as_binary({"a": [1, 2], "b": [3, 4]}) + b"c 12345678", "follows the 2 words declared by the header"),
+        (as_binary({"a": [1, 2], "b": [3, float("inf")]}), "the vector of 'b' contains a non-finite number"),
     ],
 )
-def test_bad_files_are_named(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_errors_name_the_file(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(HarnessError, match=message.replace("(", r"\(")) as error:
         table(tmp_path, text)
     assert str(tmp_path / "v.any") in str(error.value)
 
 
-def test_given_dim_must_fit_the_header(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"encoder\.dim=4 does not fit"):
+def test_dim_must_match_the_header(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"encoder\.dim=4 does not match the vector size 3"):
         table(tmp_path, "2 3\n" + GLOVE, dim=4)
 
 
@@ -157,13 +157,13 @@ def test_gzip_and_zip(tmp_path: Path) -> None:
     assert len(open_vectors(tmp_path / "a", cache_dir=cache, member="ignored")) == 2
     assert contents(open_vectors(tmp_path / "b", cache_dir=cache, member="two.txt")) == {"moon": [1, 2]}
     assert contents(open_vectors(tmp_path / "b", cache_dir=cache, member="one.txt"))["sea"] == [4, 5, 6]
-    with pytest.raises(HarnessError, match=r"say which with encoder\.member"):
+    with pytest.raises(HarnessError, match=r"choose one with encoder\.member"):
         open_vectors(tmp_path / "b", cache_dir=cache)
     with pytest.raises(HarnessError, match=r"did you mean two\.txt"):
         open_vectors(tmp_path / "b", cache_dir=cache, member="tow.txt")
 
 
-def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+def test_damaged_archive_error_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(os.urandom(3000))[:-800])
     with pytest.raises(HarnessError, match=r"a\.gz: damaged or incomplete"):
         open_vectors(tmp_path / "a.gz", cache_dir=tmp_path / "cache")
@@ -180,7 +180,7 @@ def test_lookup_finds_every_word_and_no_other(tmp_path: Path) -> None:
     assert "x17" not in opened
 
 
-def test_words_of_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_with_equal_hashes_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "harness.encoders.static.vectors._hashes", lambda words: np.zeros(len(list(words)), dtype=np.uint64)
     )
@@ -196,7 +196,7 @@ def test_writing_to_an_open_table_stays_in_the_process(tmp_path: Path) -> None:
     assert again.lookup(["sea"]).tolist() == [2]
 
 
-def test_the_second_open_reads_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_open_does_not_parse_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = table(tmp_path, GLOVE)
     monkeypatch.setattr("harness.encoders.static.vectors.read_chunks", None)
     assert contents(open_vectors(tmp_path / "v.any", cache_dir=tmp_path / "cache")) == contents(first)
@@ -212,11 +212,11 @@ def test_a_changed_file_gets_a_new_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "part", ["vectors.f32", "words.bin", "offsets.npy", "hashes.npy", "rows.npy", "facts.json"]
 )
-@pytest.mark.parametrize("how", ["cut", "overwritten", "gone"])
-def test_a_damaged_table_is_built_again(tmp_path: Path, part: str, how: str) -> None:
+@pytest.mark.parametrize("how", ["truncated", "overwritten", "deleted"])
+def test_damaged_table_is_rebuilt(tmp_path: Path, part: str, how: str) -> None:
     folder = table(tmp_path, GLOVE).folder
     size = (folder / part).stat().st_size
-    if how == "gone":
+    if how == "deleted":
         (folder / part).unlink()
     else:
         (folder / part).write_bytes(bytes(size if how == "overwritten" else size // 2))
@@ -239,12 +239,12 @@ def test_concurrent_builders_share_one_table(tmp_path: Path) -> None:
     path = tmp_path / "v"
     path.write_text("".join(f"w{i} {i} 1\n" for i in range(2000)))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        found = pool.starmap(_open, [(path, tmp_path / "cache")] * 4)
-    assert found == [[1, 1]] * 4
+        rows_read = pool.starmap(_open, [(path, tmp_path / "cache")] * 4)
+    assert rows_read == [[1, 1]] * 4
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"nowhere\.txt: there is no such file"):
+def test_missing_file_error_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"nowhere\.txt: no such word-vector file"):
         open_vectors(tmp_path / "nowhere.txt", cache_dir=tmp_path)
 
 
@@ -262,15 +262,16 @@ def test_against_gensim_on_real_files(tmp_path: Path) -> None:
         (formats / "test_glove.txt", {"no_header": True}),
         (Path(root) / "models" / "glove_6b_50d_top20k.txt.gz", {"no_header": True}),
     ]:
-        theirs = keyed.load_word2vec_format(str(path), **options)
+        reference = keyed.load_word2vec_format(str(path), **options)
         ours = open_vectors(path, cache_dir=tmp_path)
-        rows = ours.lookup(theirs.index_to_key)
-        np.testing.assert_array_equal(rows, np.arange(1, len(theirs) + 1), err_msg=path.name)
-        np.testing.assert_allclose(ours.matrix[rows], theirs.vectors, rtol=1e-6, err_msg=path.name)
-        assert abs(ours.info.std - theirs.vectors.std(dtype=np.float64)) < 1e-6
+        rows = ours.lookup(reference.index_to_key)
+        np.testing.assert_array_equal(rows, np.arange(1, len(reference) + 1), err_msg=path.name)
+        np.testing.assert_allclose(ours.matrix[rows], reference.vectors, rtol=1e-6, err_msg=path.name)
+        assert abs(ours.info.std - reference.vectors.std(dtype=np.float64)) < 1e-6
 
 
-def test_d21_no_window_skips_a_unit() -> None:
+def test_windows_skip_no_token() -> None:
+    """A stride as long as the window, or longer, must be an error instead of skipping tokens."""
     assert windows(150, 108, 0) == [(0, 108), (108, 42)]
     for stride in (108, 120):
         with pytest.raises(HarnessError, match=f"stride={stride}"):
@@ -279,21 +280,21 @@ def test_d21_no_window_skips_a_unit() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 29, 30])
 @pytest.mark.parametrize("room", [1, 2, 6, 7])
-def test_windows_cover_everything_and_every_unit_has_one_owner(n: int, room: int) -> None:
+def test_windows_cover_all_tokens_and_each_token_has_one_owner(n: int, room: int) -> None:
     for stride in range(room):
         wins = windows(n, room, stride)
         assert sorted({u for start, length in wins for u in range(start, start + length)}) == list(range(n))
         assert all(length <= room for _, length in wins)
         assert len(wins) == 1 or wins[-2][0] + wins[-2][1] < n
         owner = owners(n, wins)
-        for token, own in enumerate(owner):
+        for token, window in enumerate(owner):
             context = [
                 min(token - start, start + length - 1 - token) + 0.01 * length
                 if start <= token < start + length
                 else -1
                 for start, length in wins
             ]
-            assert own == int(np.argmax(context))
+            assert window == int(np.argmax(context))
 
 
 def test_windows_without_room() -> None:
