@@ -20,6 +20,8 @@ from typing import TypeVar
 
 from filelock import FileLock
 
+from harness.core.files import fsync
+
 _FACTS = ".store.json"
 ATTEMPTS = 5
 FULL_BYTES = 1 << 26
@@ -94,7 +96,7 @@ class Store:
             files = [p for p in folder.iterdir() if p.is_file()]
             (folder / _FACTS).write_text(json.dumps({p.name: _facts(p) for p in files}))
             for path in folder.iterdir():
-                _fsync(path)
+                fsync(path)
             _remove(self.root / key)
             os.rename(folder, self.root / key)
         finally:
@@ -152,11 +154,3 @@ def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, trash)
         shutil.rmtree(trash, ignore_errors=True)
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

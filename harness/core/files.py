@@ -6,44 +6,64 @@ import contextlib
 import os
 import tempfile
 from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 TEMPORARY = ".tmp-"
-"""What the names of files begin with while they are written."""
+"""Prefix of the names of unfinished files."""
 
 
 def remove_temporary(folder: Path) -> None:
-    """What processes that were killed had half written, when no other can be writing there."""
+    """Delete the unfinished files of killed processes; no other process may be writing to ``folder``."""
     for path in folder.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name in the same folder, fsync, rename."""
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``, for a writer that needs a path.
+
+    At the end of the block the file is flushed to disk and renamed to ``path``, so that readers see the old
+    file or the complete new one. If the block raises, the temporary file is deleted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        yield temporary
+        fsync(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        if os.path.exists(name):
-            os.unlink(name)
+        temporary.unlink(missing_ok=True)
         raise
 
 
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name in the same folder, fsync, rename."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def fsync(path: Path) -> None:
+    """Flush a file or a folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def utc_now() -> str:
-    """Now, in UTC to the second, as records hold it."""
+    """Return the current time in UTC, in ISO format to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def tail(path: Path, lines: int = 5) -> list[str]:
-    """The last non-empty lines of a text file, each cut to 300 characters; none when it cannot be read."""
+    """Return the last non-empty lines of a text file, each cut to 300 characters; [] if it cannot be read."""
     try:
         with path.open("rb") as f:
             f.seek(max(0, path.stat().st_size - 65536))

@@ -7,24 +7,23 @@ renamed with a warning.
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from harness.core.files import write_atomic
+from harness.core.files import atomic_path, remove_temporary, write_atomic
 from harness.pretraining.base import ReportLine
 
 MAX_FILES = 2
-DAMAGED, DIGEST, TEMPORARY = ".damaged", ".sha256", ".tmp"
+DAMAGED, DIGEST = ".damaged", ".sha256"
 T = TypeVar("T")
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """List the files that any :class:`CheckpointFiles` left in a folder."""
     paths = folder.glob("*-" + "[0-9]" * 9 + ".*")
-    return sorted(path for path in paths if path.suffix not in (DIGEST, TEMPORARY))
+    return sorted(path for path in paths if path.suffix != DIGEST)
 
 
 class CheckpointFiles:
@@ -76,14 +75,13 @@ class CheckpointFiles:
         """Store what ``write`` puts at the path it receives under ``number``, and delete older files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.stem}-{number:09d}{self.suffix}"
-        temporary = path.with_suffix(TEMPORARY)
-        write(temporary)
-        with temporary.open("rb") as f:
-            digest = hashlib.file_digest(f, "sha256").hexdigest()
-            os.fsync(f.fileno())
-        # the digest first: a checkpoint without one would count as damaged
-        write_atomic(_digest_path(path), digest.encode())
-        temporary.replace(path)
+        remove_temporary(self.folder)  # left by a killed run; only one process writes here
+        with atomic_path(path) as temporary:
+            write(temporary)
+            with temporary.open("rb") as f:
+                digest = hashlib.file_digest(f, "sha256").hexdigest()
+            # the digest first: a checkpoint without one would count as damaged
+            write_atomic(_digest_path(path), digest.encode())
         for old in self.paths()[:-MAX_FILES]:
             old.unlink(missing_ok=True)
             _digest_path(old).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.core.files import write_atomic
+from harness.core.files import fsync, write_atomic
 from harness.core.fingerprint import data_fingerprint, file_fingerprint
 from harness.core.provenance import git_state, host, versions
 from harness.errors import HarnessError
@@ -325,8 +325,7 @@ def _publish(folder: Path, output: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(0o666 & ~umask)  # some libraries create files that only the owner can read
-            with path.open("rb") as f:
-                os.fsync(f.fileno())
+            fsync(path)
     old = _old(output)
     shutil.rmtree(old, ignore_errors=True)
     if output.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.files import atomic_path
 from harness.data.statistics import ExampleStats, load_metric, union
 from harness.data.text import Example
 from harness.task import HasExampleStats, Prediction, Task
@@ -83,11 +83,8 @@ def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -
         table = table.append_column(COUNTS, lists)
         path = task.metric_from_stats if isinstance(task, HasExampleStats) else ""
         table = table.replace_schema_metadata({NAMES: json.dumps(names, ensure_ascii=False), METRIC: path})
-    temporary = folder / f".tmp-{PREDICTIONS}"
-    pq.write_table(table, temporary, compression="zstd")
-    with temporary.open("rb") as f:
-        os.fsync(f.fileno())
-    os.replace(temporary, folder / PREDICTIONS)
+    with atomic_path(folder / PREDICTIONS) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
     return _summary(task, counted)
 
 

@@ -19,6 +19,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 
 from harness.core.events import Progress
+from harness.core.files import atomic_path
 from harness.core.instantiate import Component
 from harness.core.provenance import git_state, host, versions
 from harness.loggers.factory import current, logged
@@ -257,9 +258,8 @@ def save_trained(folder: Path, assembly: Assembly) -> None:
 
     state = assembly.model.gather_state_dict()  # every rank takes part
     if assembly.world.first:
-        temporary = folder / f".tmp-{CHECKPOINT}"
-        save_file({k: v.contiguous().clone() for k, v in state.items()}, temporary)
-        temporary.replace(folder / CHECKPOINT)
+        with atomic_path(folder / CHECKPOINT) as temporary:
+            save_file({k: v.contiguous().clone() for k, v in state.items()}, temporary)
 
 
 def restore(cell: Cell) -> Assembly:

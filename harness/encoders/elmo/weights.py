@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.core.files import atomic_path, write_atomic
 from harness.encoders.elmo.files import N_CHARACTERS, PROJECTION, ElmoOptions, shapes
 from harness.errors import HarnessError
 
@@ -89,9 +90,11 @@ def write_weights(
                 f"{folder}: {key} has shape {shape or 'none (missing)'}, expected {expected.get(key, 'no such weight')}"
             )
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / ".tmp-weights.hdf5"
-    with h5py.File(temporary, "w") as file:
-        for key, value in weights.items():
-            file.create_dataset(key, data=np.asarray(value, dtype=np.float16 if half else np.float32))
-    (folder / "options.json").write_text(json.dumps(options.to_json(), indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / "weights.hdf5")
+    with atomic_path(folder / "weights.hdf5") as temporary:
+        with h5py.File(temporary, "w") as file:
+            for key, value in weights.items():
+                file.create_dataset(key, data=np.asarray(value, dtype=np.float16 if half else np.float32))
+        # the options first: a folder with weights must be complete
+        write_atomic(
+            folder / "options.json", (json.dumps(options.to_json(), indent=2) + "\n").encode()
+        )
