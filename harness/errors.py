@@ -15,13 +15,13 @@ class HarnessError(Exception):
 
 
 class NewerSchema(HarnessError):
-    """A file that a newer harness wrote: whole, but not to be touched here."""
+    """A valid file of a newer version of the harness, which this version must not change."""
 
 
-def did_you_mean(value: str, valid: Iterable[str], *, most: int = 3) -> str:
-    """A half sentence naming the valid values nearest to ``value``, or all of them when none is near."""
+def did_you_mean(value: str, valid: Iterable[str], *, max_matches: int = 3) -> str:
+    """Return a clause that names the valid values closest to ``value``, or all of them if none is close."""
     options = sorted({str(v) for v in valid})
-    near = difflib.get_close_matches(value, options, n=most, cutoff=0.55)
+    near = difflib.get_close_matches(value, options, n=max_matches, cutoff=0.55)
     if near:
         return f"did you mean {' or '.join(near)}?"
     if not options:
@@ -31,7 +31,7 @@ def did_you_mean(value: str, valid: Iterable[str], *, most: int = 3) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """The message of an error and its source line, short enough for a record."""
+    """Return an error's message and source line, short enough for a record."""
     if isinstance(error, HarnessError):
         return str(error)
     message = "".join(traceback.format_exception_only(error)).strip()[-2000:]

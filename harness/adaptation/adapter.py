@@ -206,7 +206,7 @@ class Adapter:
 
     def _raise_if_intact(self, error: Exception, member: AdaptedMember, folder: Path) -> None:
         """Raise the error if the encoder's folder is intact: adapting it again would not help."""
-        if not self.store.whole(member.key):
+        if not self.store.is_complete(member.key):
             return
         if isinstance(error, HarnessError):
             raise error

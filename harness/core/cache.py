@@ -1,7 +1,8 @@
 """A cache of folders on disk: built once under a lock, complete or absent, bounded in size.
 
-A folder is built under a temporary name, its files fsynced and their sizes written down, then renamed. A
-kill at any moment leaves either nothing or a temporary folder that the next builder removes. Evicting a
+A folder is built under a temporary name, its files are flushed to disk and their sizes and checksums recorded,
+and it is renamed. A process killed at any moment leaves either nothing or a temporary folder that the next
+builder removes. Evicting a
 folder that another process has mapped is harmless: the mapping keeps the data alive.
 """
 
@@ -22,45 +23,45 @@ from filelock import FileLock
 
 from harness.core.files import fsync
 
-_FACTS = ".store.json"
+_MANIFEST = ".store.json"
 ATTEMPTS = 5
 FULL_BYTES = 1 << 26
-"""Files up to this size are checked whole, larger ones at so many places of a page each."""
-PLACES, PAGE = 256, 4096
+"""Larger files are checked by a sample: :data:`N_PAGES` pages of :data:`PAGE_BYTES`, evenly spaced."""
+N_PAGES, PAGE_BYTES = 256, 4096
 T = TypeVar("T")
 
 
 class Store:
-    """Folders by key below ``root``, the least recently used removed above ``max_bytes``."""
+    """Folders by key below ``root``; above ``max_bytes`` the least recently used are evicted."""
 
     def __init__(self, root: Path, *, max_bytes: int) -> None:
         self.root = root
         self.max_bytes = max_bytes
 
     def get(self, key: str, build: Callable[[Path], None]) -> tuple[Path, bool]:
-        """The folder of ``key``, built by ``build(folder)`` when it is not there or damaged.
+        """Return the folder of ``key``; call ``build(folder)`` if it is missing or damaged.
 
-        Concurrent callers wait for the one that builds; when it dies, the next one builds. Another process
-        may evict the folder at any later moment: use :meth:`read` where that matters.
+        Concurrent callers wait for the one that builds; if it dies, the next one builds. Another process
+        may evict the folder at any time: use :meth:`read` where that matters.
 
         Returns:
-            the folder, and whether it was there already.
+            the folder, and whether it was a cache hit.
         """
-        if self.whole(key) and self._use(key):
+        if self.is_complete(key) and self._use(key):
             return self.root / key, True
         self.root.mkdir(parents=True, exist_ok=True)
         with FileLock(self.root / f".{key}.lock"):
-            if self.whole(key) and self._use(key):
+            if self.is_complete(key) and self._use(key):
                 return self.root / key, True
             self._build(key, build)
         self._evict(keep=key)
         return self.root / key, False
 
     def read(self, key: str, build: Callable[[Path], None], reader: Callable[[Path], T]) -> tuple[T, bool]:
-        """``reader(folder)`` of the folder of ``key``; built again when it was evicted or damaged meanwhile.
+        """Return ``reader(folder)`` for the folder of ``key``; rebuild it if it was evicted or damaged meanwhile.
 
         Returns:
-            what the reader made, and whether the folder was there already.
+            the result of the reader, and whether the folder was a cache hit.
         """
         for _ in range(ATTEMPTS - 1):
             folder, hit = self.get(key, build)
@@ -69,20 +70,20 @@ class Store:
             except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
                 with FileLock(self.root / f".{key}.lock"):
                     _remove(folder)
-        # the last attempt lets nobody evict while it reads
+        # the last attempt blocks eviction while it reads
         folder, hit = self.get(key, build)
         with FileLock(self.root / ".evict.lock"):
-            if not self.whole(key):
+            if not self.is_complete(key):
                 with FileLock(self.root / f".{key}.lock"):
                     self._build(key, build)
             return reader(folder), hit
 
-    def whole(self, key: str) -> bool:
-        """The folder is there, every file of the size and checksum it was written with."""
+    def is_complete(self, key: str) -> bool:
+        """Whether the folder exists and every file has the size and checksum it was written with."""
         folder = self.root / key
         try:
-            facts = json.loads((folder / _FACTS).read_bytes())
-            return bool(facts) and all(_facts(folder / name) == fact for name, fact in facts.items())
+            manifest = json.loads((folder / _MANIFEST).read_bytes())
+            return bool(manifest) and all(_digest(folder / name) == d for name, d in manifest.items())
         except (OSError, ValueError, AttributeError):
             return False
 
@@ -94,7 +95,7 @@ class Store:
         try:
             build(folder)
             files = [p for p in folder.iterdir() if p.is_file()]
-            (folder / _FACTS).write_text(json.dumps({p.name: _facts(p) for p in files}))
+            (folder / _MANIFEST).write_text(json.dumps({p.name: _digest(p) for p in files}))
             for path in folder.iterdir():
                 fsync(path)
             _remove(self.root / key)
@@ -103,16 +104,16 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _use(self, key: str) -> bool:
-        """Note the use; False when the folder has just been evicted."""
+        """Record the time of use; return False if the folder has just been evicted."""
         try:
-            os.utime(self.root / key / _FACTS)
+            os.utime(self.root / key / _MANIFEST)
             return True
         except OSError:
             return False
 
     def _evict(self, *, keep: str) -> None:
         with FileLock(self.root / ".evict.lock"):
-            for trash in self.root.glob(".trash-*"):  # of a remover that was killed
+            for trash in self.root.glob(".trash-*"):  # left by a process killed in _remove
                 shutil.rmtree(trash, ignore_errors=True)
             folders = sorted(filter(None, map(_usage, self.root.iterdir())))
             total = sum(size for _, size, _ in folders)
@@ -125,31 +126,31 @@ class Store:
 
 
 def _usage(folder: Path) -> tuple[float, int, Path] | None:
-    """Time of last use, bytes and folder; None for what is no finished folder."""
+    """Return the time of last use, the bytes and the folder; None if it is not a finished folder."""
     if folder.name.startswith("."):
         return None
     try:
-        used = (folder / _FACTS).stat().st_mtime
+        used = (folder / _MANIFEST).stat().st_mtime
         return used, sum(f.stat().st_size for f in folder.iterdir()), folder
     except OSError:
         return None
 
 
-def _facts(path: Path) -> list[int]:
-    """Size and checksum of a file's content (of a sample of it when it is large)."""
+def _digest(path: Path) -> list[int]:
+    """Return size and CRC-32 of a file; above :data:`FULL_BYTES`, the CRC-32 of a sample."""
     size = path.stat().st_size
     with path.open("rb") as f:
         if size <= FULL_BYTES:
             return [size, zlib.crc32(f.read())]
         check = 0
-        for place in range(PLACES):
-            f.seek(place * (size - PAGE) // (PLACES - 1))
-            check = zlib.crc32(f.read(PAGE), check)
+        for i in range(N_PAGES):
+            f.seek(i * (size - PAGE_BYTES) // (N_PAGES - 1))
+            check = zlib.crc32(f.read(PAGE_BYTES), check)
     return [size, check]
 
 
 def _remove(folder: Path) -> None:
-    """Out of sight first, so that no reader sees half of it."""
+    """Delete a folder; rename it first, so that readers never see a partial folder."""
     trash = folder.with_name(f".trash-{uuid.uuid4().hex[:8]}")
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, trash)

@@ -1,9 +1,10 @@
-"""What a cell tells while it runs; torch-free."""
+"""Progress events of a running cell; does not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-Progress = Callable[[dict[str, Any]], None]
-"""Gets small dicts: ``phase``, ``done``, ``total``, ``epoch``, ``epochs``, ``score``, ``message``."""
+Event = dict[str, object]
+"""Keys: ``phase``, ``done``, ``total``, ``epoch``, ``epochs``, ``score``, ``message``."""
+Progress = Callable[[Event], None]
+"""Receives the events."""

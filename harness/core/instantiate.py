@@ -1,4 +1,4 @@
-"""Building what a configuration names: ``_target_`` and ``_files_`` are dotted paths of callables."""
+"""Build the components of a configuration: ``_target_`` and ``_files_`` are dotted paths of callables."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from harness.core.validation import number, text
 from harness.errors import HarnessError, did_you_mean
 
 Callee = Callable[..., Any]
-"""Any callable: which one is known only once its dotted path has been imported."""
+"""Any callable: its type is known only after its dotted path has been imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of a cell that a dotted path and keyword arguments describe.
+    """A part of a cell, described by a dotted path and keyword arguments.
 
     Attributes:
         name: as in the configuration.
         target: dotted path of the callable that builds it (``_target_``).
         options: its keyword arguments; the callable knows their types.
         files_function: dotted path of a function ``(arguments, cache_dir) -> {role: path}`` (``_files_``);
-            "" where the part reads no files.
+            "" if the part reads no files.
         about: notes for readers, such as ``size`` and ``where``; the files function may quote them.
         result_version: incremented when a fix changes results.
     """
@@ -38,7 +38,7 @@ class Component:
     result_version: int = 1
 
     def files(self, cache_dir: Path) -> dict[str, Path]:
-        """The files that decide what the part computes, by role.
+        """Return the files that determine what the part computes, by role.
 
         Raises:
             HarnessError: a file is missing.
@@ -48,24 +48,24 @@ class Component:
         return dict(locate(self.files_function)(self.file_arguments(), cache_dir))
 
     def file_arguments(self) -> dict[str, object]:
-        """What a files function reads: the arguments of the target, and ``about``."""
+        """Return the input of a files function: the arguments of the target, and ``about``."""
         return {**self.arguments(), "about": self.about}
 
     def arguments(self) -> dict[str, object]:
-        """Keyword arguments of :attr:`target`."""
+        """Return the keyword arguments of :attr:`target`."""
         return {"name": self.name, **self.options}
 
 
 COMPONENT_KEYS = ("name", "_target_", "_files_", "about", "result_version")
-"""Keys of a component's section that its fields but :attr:`Component.options` are read from."""
+"""Keys of a component's section that are read into fields other than :attr:`Component.options`."""
 
 
 def component_values(config: Mapping[str, object], *, key: str) -> dict[str, object]:
-    """Check the fields of a component but its options.
+    """Check the fields of a component except its options.
 
     Args:
         config: its section.
-        key: where the section stands, for messages.
+        key: dotted key of the section, for messages.
 
     Raises:
         HarnessError: a value of the wrong type.
@@ -87,7 +87,7 @@ def locate(path: str) -> Callee:
     """Import the callable behind ``package.module.name``.
 
     Raises:
-        HarnessError: there is no such module or name.
+        HarnessError: the module or the name does not exist.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -109,7 +109,7 @@ def construct(target: str, options: Mapping[str, object], *args: object, where: 
         where: the part's name, for messages.
 
     Raises:
-        HarnessError: an option that the callable does not take, with the nearest ones it does.
+        HarnessError: an option that the callable does not accept; names the closest valid ones.
     """
     function = locate(target)
     refuse_unknown(function, options, where=where)
@@ -117,7 +117,7 @@ def construct(target: str, options: Mapping[str, object], *args: object, where: 
 
 
 def refuse_unknown(target: Callee, options: Mapping[str, object], *, where: str) -> None:
-    """Raise HarnessError for an option that ``target`` does not take."""
+    """Raise HarnessError for an option that ``target`` does not accept."""
     parameters = inspect.signature(target).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return

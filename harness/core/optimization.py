@@ -17,7 +17,7 @@ def lr_factor(schedule: str, position: float, *, warmup: float, total: float, re
     """Factor of the learning rate at ``position``.
 
     ``position``, ``warmup`` and ``total`` have the same unit: steps, or shares of a budget. The factor rises
-    linearly over ``warmup`` and is then ``constant``, ``linear`` (to 0 at ``total``) or ``cosine`` (half a wave to
+    linearly over ``warmup`` and is then ``constant``, ``linear`` (to 0 at ``total``) or ``cosine`` (half a period, to
     0). ``slanted`` is the triangle of Howard & Ruder 2018 (equation 3): from 1/32 up to 1 and back to 1/32.
 
     With warmup=10 and total=110, ``linear`` gives 0.5 at position 5, 1 at 10 and 0.5 at 60.

@@ -1,4 +1,4 @@
-"""Where the installed configuration lies; torch-free."""
+"""Paths of the installed configuration, the bundled data and the cache; does not import torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.errors import HarnessError
 
 
 def conf_dir() -> Path:
-    """The ``conf`` folder: inside the package when installed from a wheel, beside it in an editable install.
+    """Return the ``conf`` folder: inside the package when installed from a wheel, beside it in an editable install.
 
     Raises:
         HarnessError: the installation has none.
@@ -23,7 +23,7 @@ def conf_dir() -> Path:
 
 
 def mini_dir() -> Path:
-    """The folder of the mini world, its data and its encoders; found without importing it.
+    """Return the folder of the mini world (bundled data and encoders), without importing it.
 
     Raises:
         HarnessError: the installation has none.
@@ -35,7 +35,7 @@ def mini_dir() -> Path:
     raise HarnessError("the mini world (harness_tasks/mini) is not installed; install transfer-harness again")
 
 
-def cache_folder(given: str | None) -> Path:
-    """Where features, tables and downloads are kept: as given, else $HARNESS_CACHE, else the user's cache."""
-    place = given or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
-    return Path(place).expanduser().absolute()
+def cache_folder(cache_dir: str | None) -> Path:
+    """Return the folder of features, tables and downloads: as given, else $HARNESS_CACHE, else ~/.cache."""
+    folder = cache_dir or os.environ.get("HARNESS_CACHE") or "~/.cache/transfer-harness"
+    return Path(folder).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Where a result came from: versions, host, device, state of the code."""
+"""Provenance of a result: versions, host and state of the code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "numpy", "transfer-harness")
 
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can move a result."""
+    """Return the versions of Python and of the packages that can change a result."""
     out = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -25,12 +24,12 @@ def versions() -> dict[str, str]:
 
 
 @functools.cache
-def git_state() -> dict[str, Any]:
-    """Commit of the code and whether it was changed; empty when it is no checkout."""
-    here = Path(__file__).resolve().parent
+def git_state() -> dict[str, str | bool]:
+    """Return ``commit`` and ``dirty`` (local changes) of the code; {} if it is not a checkout."""
+    folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(here), *arguments]
+        command = ["git", "-C", str(folder), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
 
     try:
@@ -43,4 +42,5 @@ def git_state() -> dict[str, Any]:
 
 
 def host() -> str:
+    """Return the name of this machine."""
     return platform.node()

@@ -1,4 +1,4 @@
-"""What configuration may ask for with ``${name:}``, beyond what OmegaConf brings. Torch-free."""
+"""OmegaConf resolvers of the harness; does not import torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 
 def register() -> None:
-    """Make ``${mini_dir:}`` known: the folder of the mini world, wherever it is installed. Idempotent."""
+    """Register ``${mini_dir:}``, the folder of the installed mini world. Idempotent."""
     from harness.core.paths import mini_dir
 
     OmegaConf.register_new_resolver("mini_dir", lambda: str(mini_dir()), replace=True)

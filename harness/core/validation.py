@@ -108,9 +108,9 @@ def setting(check: Check[object], default: T, *, auto: object = ...) -> T:
 
     Args:
         check: of a given value.
-        default: the value of the field when nothing else decides it.
-        auto: what stands in the configuration for "not decided yet" and is replaced when the configuration
-            is resolved, such as None; without it the field has its default from the start.
+        default: the value if neither the configuration nor a recipe sets it.
+        auto: the value that means "not decided yet" in the configuration, such as None; it is replaced when
+            the configuration is resolved. Without it, an absent key gets the default.
     """
     metadata = {"check": check, "auto": auto}
     if isinstance(default, dict):
@@ -133,18 +133,18 @@ def checked(
         HarnessError: an unknown key, or a value of the wrong type or range.
     """
     prefix = f"{section}." if section else ""
-    known = {f.name: f for f in fields(schema) if "check" in f.metadata}
+    declared = {f.name: f for f in fields(schema) if "check" in f.metadata}
     for key in values:
-        if key not in known and not extra:
-            raise HarnessError(f"{prefix}{key}: unknown key, {did_you_mean(str(key), known)}")
+        if key not in declared and not extra:
+            raise HarnessError(f"{prefix}{key}: unknown key, {did_you_mean(str(key), declared)}")
     return {
         name: _check(f, f"{prefix}{name}", values[name] if name in values else _initial(f))
-        for name, f in known.items()
+        for name, f in declared.items()
     }
 
 
 def made(schema: Callable[..., T], values: Mapping[str, object]) -> T:
-    """Build a section from checked values; lists become tuples, so that it can be frozen."""
+    """Build a section from checked values; lists become tuples, so that the section is hashable."""
     return schema(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 

@@ -1,4 +1,4 @@
-"""The resolved cell: what runs, under which identity, and whether at all. Torch-free."""
+"""The resolved cell: what runs, its identity, and the reason if it is skipped. Does not import torch."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ class Cell:
     """A cell ready to run (or to be skipped): a resolved configuration in typed form. It can be pickled.
 
     Attributes:
-        id: 12 hex digits over everything that can change the result, the seed apart.
+        id: 12 hex digits, a hash of everything except the seed that can change the result.
         seed: the seed.
-        folder: where its record goes, absolute.
+        folder: folder of its record, absolute.
         results_dir: the results folder, absolute; ``folder`` lies five levels below it.
         cache_dir: features, tables and downloads, absolute.
         variant: resolved settings that differ from the defaults of this encoder, strategy and task.
         skip: the reason to skip it, or None.
-        files: fingerprints of the content of the encoder's and of the task's files.
+        files: content fingerprints of the files of ``encoder`` and ``task``.
         sources: signature (:func:`harness.core.fingerprint.signature`) of each file when it was fingerprinted.
-        resolved: the same configuration as plain data, to be written, hashed and shown; nothing else is to be
-            read from it.
+        resolved: the same configuration as plain data, only for storing, hashing and showing it.
     """
 
     id: str
@@ -59,5 +58,5 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """``task/encoder/strategy/id/seed-n``, the cell's name in messages."""
+        """The cell's name in messages: ``task/encoder/strategy/id/seed-n``."""
         return "/".join(self.folder.parts[-5:])

@@ -1,4 +1,4 @@
-"""What a cell reads: its data, and the fingerprints of the files that its identity depends on. Torch-free."""
+"""Inputs of a cell: its data, and fingerprints of the files that determine its id. Does not import torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class InputFiles:
     """Fingerprints of the files of encoder and task.
 
     Attributes:
-        fingerprints: of the content, for ``encoder`` and ``task``; texts without their line ends.
+        fingerprints: content digests of ``encoder`` and ``task``; line endings of texts are ignored.
         signatures: by path, taken before the file was read.
     """
 
@@ -35,9 +35,9 @@ def fingerprint_inputs(
     """Find and fingerprint the files of encoder and task.
 
     Args:
-        encoder, task: whose files.
-        adapts: the encoder's objective is continued, which may read more files.
-        cache_dir: downloads.
+        encoder, task: parsed sections.
+        adapts: whether the encoder's pretraining is continued, which may read more files.
+        cache_dir: folder of downloads.
 
     Raises:
         HarnessError: a file is missing or cannot be read.
@@ -48,30 +48,30 @@ def fingerprint_inputs(
         more = files_of(leaf, cache_dir)
         files |= {"/".join((*place, role)): p for role, p in more.items() if p not in files.values()}
     out.fingerprints["encoder"] = _fingerprint(files, out, texts=False)
-    # how a file is read may depend on its ending
-    files = {f"{role}{_ending(path)}": path for role, path in task.files(cache_dir).items()}
+    # the suffix may determine how a file is read
+    files = {f"{role}{_suffix(path)}": path for role, path in task.files(cache_dir).items()}
     out.fingerprints["task"] = _fingerprint(files, out, texts=True)
     return out
 
 
 def _fingerprint(files: dict[str, Path], out: InputFiles, *, texts: bool) -> str:
     for path in files.values():
-        with contextlib.suppress(OSError):  # reading it reports the error
+        with contextlib.suppress(OSError):  # reported when the file is read
             out.signatures[str(path)] = signature(path)
     return files_fingerprint(files, of=text_fingerprint if texts else None)
 
 
-def _ending(path: Path) -> str:
+def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def verify(cell: Cell) -> None:
-    """Check that the cell's files are still those that its id was computed from.
+    """Check that the cell's files have not changed since its id was computed.
 
-    Cheap while their signatures are the same; otherwise they are read again.
+    Files are read again only if their signatures differ.
 
     Raises:
-        HarnessError: the content of a file has changed, or a file is gone.
+        HarnessError: the content of a file has changed, or a file is missing.
     """
     try:
         if all(signature(Path(path)) == tuple(seen) for path, seen in cell.sources.items()):
@@ -84,15 +84,15 @@ def verify(cell: Cell) -> None:
     if changed:
         raise HarnessError(
             f"{' and '.join(changed)} files have changed since the sweep began; run the same command again, "
-            "it will be another cell"
+            "which gives a new cell id"
         )
 
 
 def read_data(cell: Cell) -> tuple[Task, Splits]:
-    """The cell's task and its splits, checked so that training cannot fail on them.
+    """Read the cell's task and splits, and check that they can be trained on.
 
     Raises:
-        HarnessError: data that cannot be read, an empty split, or no dev split to choose the epoch on.
+        HarnessError: data that cannot be read, an empty split, or no dev split for the choice of the epoch.
     """
     task = cell.task.build()
     splits = task.splits(limit=cell.options.limit)
@@ -101,6 +101,6 @@ def read_data(cell: Cell) -> tuple[Task, Splits]:
             raise HarnessError(f"task {task.name}: the {name} split has no examples")
     if not splits.dev and cell.trainer.select == "best":
         raise HarnessError(
-            f"task {task.name} has no dev split to choose the epoch on: give one, or trainer.select=last"
+            f"task {task.name} has no dev split to choose the epoch on: add one, or set trainer.select=last"
         )
     return task, splits

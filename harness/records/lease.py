@@ -1,9 +1,10 @@
-"""A lease on a cell's folder: one process at a time runs the cell, whatever machine it is on.
+"""A lease on a cell's folder: at most one process on any machine runs the cell.
 
-The lease is the file ``.lease``, which says who holds it. On one machine the lock on that file decides, and
-the system drops it when its holder dies, however it dies. Between machines, where such locks may not reach,
-the file's time decides: a holder renews it every :data:`BEAT_SECONDS`, and one whose file has not changed for
-:data:`STALE_SECONDS` of the reader's own clock is dead. Clocks of different machines are never compared.
+The lease is the file ``.lease``, which names its holder. On one machine, a lock on that file decides; the
+operating system releases it when the holder ends for any reason. Between machines, where locks may not work,
+the file's modification time decides: the holder updates it every :data:`BEAT_SECONDS`, and if it has not
+changed for :data:`STALE_SECONDS` on the reader's clock, the holder is considered dead. Clocks of different
+machines are never compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease: the machine, the process of the sweep there, and since when (UTC)."""
+    """The holder of a lease: host, process id of the sweep, and start time (UTC)."""
 
     host: str
     pid: int
@@ -39,22 +40,22 @@ class Holder:
 
 @dataclass(slots=True)
 class Lease:
-    """A lease that this process holds. Not for use by several threads."""
+    """A lease held by this process. Not thread-safe."""
 
     path: Path
     _file: int
     _beat: float
 
     def renew(self) -> None:
-        """Tell other machines that the holder lives; cheap, and does nothing before it is time."""
+        """Update the file's time if :data:`BEAT_SECONDS` have passed; cheap to call often."""
         now = time.monotonic()
         if now - self._beat >= BEAT_SECONDS:
             self._beat = now
-            with contextlib.suppress(OSError):  # a full or read-only disk ends no cell
+            with contextlib.suppress(OSError):  # a full or read-only disk must not fail the cell
                 os.utime(self._file)
 
     def release(self) -> None:
-        """Give it back; the file goes."""
+        """Release the lease and delete its file."""
         if self._file < 0:
             return
         with contextlib.suppress(OSError):
@@ -66,11 +67,11 @@ class Lease:
 
 @dataclass(slots=True)
 class Leases:
-    """Takes leases, and remembers what it saw of those that other machines hold.
+    """Takes leases, and tracks the heartbeats of leases held by other machines.
 
     Attributes:
         host: this machine's name in the leases.
-        stale: seconds without a sign of life after which a lease of another machine is taken over.
+        stale: seconds without a heartbeat after which a lease of another machine is taken over.
     """
 
     host: str = ""
@@ -82,10 +83,10 @@ class Leases:
         self._seen = {}
 
     def take(self, folder: Path) -> Lease | None:
-        """The lease on ``folder``, which is made if need be; None while someone else holds it.
+        """Take the lease on ``folder``, which is created if missing; None if another process holds it.
 
         Raises:
-            OSError: the folder or the file cannot be made.
+            OSError: the folder or the file cannot be created.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / LEASE
@@ -96,7 +97,7 @@ class Leases:
                 return None
             if _is_file_at(file, path):
                 break
-            os.close(file)  # its last holder removed it between opening and locking
+            os.close(file)  # the previous holder deleted it between opening and locking
         else:
             return None
         if self._alive_elsewhere(path, file):
@@ -106,48 +107,48 @@ class Leases:
         return Lease(path, file, time.monotonic())
 
     def _alive_elsewhere(self, path: Path, file: int) -> bool:
-        """Whether another machine holds it and has shown life in the last :attr:`stale` seconds."""
+        """Whether another machine holds it and has renewed it in the last :attr:`stale` seconds."""
         assert self._seen is not None
         holder = _read(file)
         if holder is None or holder.host == self.host:
             return False
         beat, now = os.fstat(file).st_mtime_ns, time.monotonic()
-        known = self._seen.get(str(path))
-        if known is None or known[0] != beat:
+        last = self._seen.get(str(path))
+        if last is None or last[0] != beat:
             self._seen[str(path)] = (beat, now)
             return True
-        return now - known[1] < self.stale
+        return now - last[1] < self.stale
 
     def _write(self, file: int) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        told = json.dumps({"host": self.host, "pid": os.getpid(), "since": since})
-        with contextlib.suppress(OSError):  # on a full disk the lock alone must do
+        content = json.dumps({"host": self.host, "pid": os.getpid(), "since": since})
+        with contextlib.suppress(OSError):  # on a full disk only the lock protects the cell
             os.ftruncate(file, 0)
-            os.pwrite(file, told.encode(), 0)
+            os.pwrite(file, content.encode(), 0)
 
 
 def holder(folder: Path) -> Holder | None:
-    """Who holds the lease on ``folder`` now; None when nobody does.
+    """Return the current holder of the lease on ``folder``, if any.
 
-    Another machine is believed while its lease is younger than two minutes by the file system's clock: a look
-    cannot wait for a heartbeat.
+    A lease of another machine counts while it is younger than two minutes by this machine's clock, since a
+    single look cannot wait for a heartbeat.
     """
     try:
         file = os.open(folder / LEASE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        found = _read(file)
+        owner = _read(file)
         if not _locked(file, shared=True):
-            return found or Holder("this machine", 0, "an unknown time")
+            return owner or Holder("this machine", 0, "an unknown time")
         young = time.time() - os.fstat(file).st_mtime < 2 * STALE_SECONDS
-        return found if found is not None and found.host != socket.gethostname() and young else None
+        return owner if owner is not None and owner.host != socket.gethostname() and young else None
     finally:
         os.close(file)
 
 
 def _locked(file: int, *, shared: bool) -> bool:
-    """Lock an open file without waiting; a file system without locks counts as locked by us."""
+    """Lock an open file without waiting; on a file system without locks, always True."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -160,15 +161,15 @@ def _locked(file: int, *, shared: bool) -> bool:
 
 def _is_file_at(file: int, path: Path) -> bool:
     try:
-        there, ours = path.stat(), os.fstat(file)
+        current, opened = path.stat(), os.fstat(file)
     except OSError:
         return False
-    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _read(file: int) -> Holder | None:
     try:
-        told = json.loads(os.pread(file, 4096, 0))
-        return Holder(str(told["host"]), int(told["pid"]), str(told["since"]))
+        data = json.loads(os.pread(file, 4096, 0))
+        return Holder(str(data["host"]), int(data["pid"]), str(data["since"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

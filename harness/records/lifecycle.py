@@ -1,4 +1,4 @@
-"""Records around a run: the one that is there, and that of a cell which could not write its own."""
+"""Records before and after a run: reading the existing one, and writing that of a cell that failed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MEANING = {
 def load_record_or_none(cell: Cell) -> Record | None:
     """Read the record in the cell's folder, if there is one.
 
-    A damaged record is renamed to ``record.json.damaged-<time>``, so that the cell can run again and nothing
-    is lost.
+    A damaged record is renamed to ``record.json.damaged-<time>``, so that the cell can run again without
+    losing the file.
 
     Raises:
-        HarnessError: the record cannot be read, or not renamed.
+        HarnessError: the record cannot be read, or a damaged one cannot be renamed.
     """
     path = cell.folder / RECORD
     try:
@@ -45,7 +45,7 @@ def load_record_or_none(cell: Cell) -> Record | None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         try:
             path.rename(path.with_name(f"{RECORD}.damaged-{stamp}"))
-        except FileNotFoundError:  # another sweep was first
+        except FileNotFoundError:  # renamed by another sweep
             pass
         except OSError as e:
             raise HarnessError(f"{path}: is damaged and cannot be renamed ({e.strerror or e})") from e
@@ -83,14 +83,14 @@ def archive_previous(cell: Cell, record: Record | None) -> None:
 
 
 def skipped(cell: Cell) -> Record:
-    """The record of a cell that is not run."""
+    """Return the record of a cell that is not run."""
     return failure(cell, status="skipped", reason=cell.skip or "")
 
 
 def failure(
     cell: Cell, *, status: str, reason: str, started: str | None = None, seconds: float = 0.0
 ) -> Record:
-    """A record without scores.
+    """Return a record without scores.
 
     Args:
         cell: the cell.
@@ -119,8 +119,8 @@ def failure(
 
 
 def write_record_or_warn(cell: Cell, record: Record, *, warn: Callable[[str], None]) -> None:
-    """Write the record and, if it is missing, the configuration. A full disk is only a warning: the cell is
-    run again by the next sweep."""
+    """Write the record and, if it is missing, the configuration. A disk error is only a warning, because the
+    next sweep runs the cell again."""
     try:
         if not (cell.folder / CONFIG).exists():
             write_config(cell.folder, cell.resolved)
@@ -130,11 +130,11 @@ def write_record_or_warn(cell: Cell, record: Record, *, warn: Callable[[str], No
 
 
 def describe_exit(exitcode: int, *, folder: Path) -> str:
-    """Why a worker ended without a record or an error message, with the last lines of its log.
+    """Describe why a worker ended without a record or an error message, with the last lines of its log.
 
     Args:
         exitcode: as multiprocessing reports it; -N = killed by signal N.
-        folder: the cell's, which holds ``log.txt``.
+        folder: the cell's folder, which contains ``log.txt``.
     """
     if exitcode < 0:
         with contextlib.suppress(ValueError):

@@ -1,7 +1,7 @@
-"""The parts of a resolved configuration that no component brings: task, training and run settings.
+"""Typed sections of a resolved configuration: task, optimizer, schedule, trainer, logger and run options.
 
-Each field carries its check (:func:`harness.core.validation.setting`); ``conf/`` holds the same defaults with
-an explanation of each key.
+Each field declares its check (:func:`harness.core.validation.setting`); the files in ``conf`` contain the same
+defaults and explain each key.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class OptimizerConfig:
 
     Attributes:
         lr: learning rate of the task network.
-        weight_decay: of matrices.
-        betas: decay rates of both moments.
+        weight_decay: applied to matrices only.
+        betas: decay rates of the two moments.
         eps: added to the denominator.
-        max_grad_norm: the gradient is clipped to this norm; None = not.
+        max_grad_norm: gradient norm above which gradients are clipped; None = no clipping.
     """
 
     name: str = setting(choice("adamw"), "adamw")
@@ -78,7 +78,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleConfig:
-    """The learning rate's course; ``warmup`` is the share of all steps in which it rises."""
+    """Learning-rate schedule; ``warmup`` is the fraction of all steps in which the rate increases."""
 
     name: str = setting(choice(*SCHEDULES), "constant", auto="auto")
     warmup: float = setting(number(low=0, high=1), 0.0, auto=None)
@@ -86,7 +86,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrainerConfig:
-    """How long and on what a cell trains; ``conf/trainer/default.yaml`` explains each key."""
+    """Training length, batches and devices; ``conf/trainer/default.yaml`` explains each key."""
 
     epochs: int = setting(_count, 10, auto=None)
     batch_size: int = setting(_count, 32, auto=None)
@@ -109,7 +109,7 @@ class TrainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoggerConfig:
-    """Where curves go besides the record; ``conf/logger/wandb.yaml`` explains each key."""
+    """Logger of the training curves; ``conf/logger/wandb.yaml`` explains each key."""
 
     name: str = setting(text, "none")
     _target_: str | None = setting(optional(text), None)
@@ -121,13 +121,13 @@ class LoggerConfig:
 
     @property
     def target(self) -> str:
-        """Dotted path of the logger's class; "" = none."""
+        """Dotted path of the logger's class; "" = no logger."""
         return self._target_ or ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is run and under which limits; ``conf/config.yaml`` explains each key."""
+    """Limits of a run, and which cells are run; ``conf/config.yaml`` explains each key."""
 
     limit: int | None = setting(optional(_count), None)
     timeout: float | None = setting(optional(number(low=0.001)), None)
@@ -141,11 +141,11 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig(Component):
-    """A task and its data. See :class:`harness.core.instantiate.Component`.
+    """Configuration of a task and its data. See :class:`harness.core.instantiate.Component`.
 
     Attributes:
-        feature_body: the body over features and embedding tables, an option of ``conf/body``.
-        feature_body_options: its options where they differ from there.
+        feature_body: default body over features and embedding tables, a name in ``conf/body``.
+        feature_body_options: options that replace those in ``conf/body``.
     """
 
     feature_body: str = setting(text, "bilstm")
@@ -167,14 +167,14 @@ class TaskConfig(Component):
 
     @property
     def kind(self) -> str:
-        """The kind of task, such as ``ner``; "" where the configuration does not name it."""
+        """The kind of task, such as ``ner``; "" if the configuration does not name it."""
         return str(self.options.get("kind") or "")
 
     def build(self) -> Task:
-        """Make the task; its data are not read.
+        """Create the task without reading its data.
 
         Raises:
-            HarnessError: an option that it does not take, or of the wrong type.
+            HarnessError: an unknown option, or one of the wrong type.
         """
         try:
             task: Task = construct(self.target, self.arguments(), where=self.name)

@@ -1,4 +1,4 @@
-"""Predictions on disk: one row an example, keyed by split and example id. Imports neither torch nor Hydra."""
+"""Stored predictions: one row per example, keyed by split and example id. Imports neither torch nor Hydra."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from harness.task import HasExampleStats, Prediction, Task
 
 PREDICTIONS = "predictions.parquet"
 COUNTS, NAMES, METRIC = "counts", b"counts", b"metric_from_stats"
-"""Name of the column of counts; keys of the file's metadata: their names as JSON, and the dotted path of the
+"""Name of the column of counts; metadata keys of the names of the counts (JSON) and of the dotted path of the
 :class:`harness.data.statistics.MetricFromStats` that computes scores from them."""
 
-Kept = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
+StoredRow = dict[str, Any]
+"""A row of the file; the types of ``gold``, ``prediction`` and ``extra`` depend on the task."""
+PredictedSplits = Mapping[str, tuple[Sequence[Example], Mapping[str, Prediction]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the record keeps of the counts; see :class:`harness.records.record.Record`."""
+    """Properties of the counts that the record stores; see :class:`harness.records.record.Record`."""
 
     metric_from_stats: str = ""
     degenerate: str = ""
@@ -33,12 +35,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class StoredCounts:
-    """Counts of one split as they were written.
+    """Stored counts of one split.
 
     Attributes:
-        ids: of the N examples.
-        counts: theirs.
-        tags: of each example; empty when they were not asked for.
+        ids: N example ids.
+        counts: statistics of the N examples.
+        tags: tags of each example; empty if they were not requested.
         metric_from_stats: dotted path of the metric that computes scores from the counts.
     """
 
@@ -48,14 +50,14 @@ class StoredCounts:
     metric_from_stats: str = ""
 
 
-def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -> Summary:
+def write_predictions(folder: Path, splits: PredictedSplits, *, task: Task | None = None) -> Summary:
     """Write ``predictions.parquet`` with columns split, id, gold, prediction (JSON), scores (list of float),
     extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.HasExampleStats`; null without
     a task that counts); written under a temporary name, then renamed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = {
+    columns: dict[str, list[object]] = {
         k: [] for k in ("split", "id", "gold", "prediction", "scores", "extra", "tags")
     }
     for split, (examples, predicted) in splits.items():
@@ -88,8 +90,8 @@ def write_predictions(folder: Path, splits: Kept, *, task: Task | None = None) -
     return _summary(task, counted)
 
 
-def _counted(splits: Kept, task: Task | None) -> dict[str, ExampleStats]:
-    """Counts of each split that has examples."""
+def _counted(splits: PredictedSplits, task: Task | None) -> dict[str, ExampleStats]:
+    """Compute the counts of each split that has examples."""
     if not isinstance(task, HasExampleStats):
         return {}
     return {
@@ -109,8 +111,8 @@ def _summary(task: Task | None, counted: Mapping[str, ExampleStats]) -> Summary:
     return Summary(task.metric_from_stats, degenerate)
 
 
-def _json(value: Any) -> str:
-    """JSON that UTF-8 can hold: half a surrogate pair, as a cut emoji leaves it, is escaped."""
+def _json(value: object) -> str:
+    """Encode as JSON; lone surrogates (from a cut emoji), which UTF-8 cannot represent, are escaped."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
@@ -118,13 +120,13 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-def read_predictions(folder: Path, *, split: str = "test") -> list[dict[str, Any]]:
-    """Rows of one split as dicts, JSON columns decoded, counts left out."""
+def read_predictions(folder: Path, *, split: str = "test") -> list[StoredRow]:
+    """Return the rows of one split as dicts, with JSON columns decoded and without the counts."""
     import pyarrow.parquet as pq
 
-    known = [c for c in pq.read_schema(folder / PREDICTIONS).names if c != COUNTS]
-    table = pq.read_table(folder / PREDICTIONS, columns=known, filters=[("split", "=", split)])
-    rows: list[dict[str, Any]] = table.to_pylist()
+    columns = [c for c in pq.read_schema(folder / PREDICTIONS).names if c != COUNTS]
+    table = pq.read_table(folder / PREDICTIONS, columns=columns, filters=[("split", "=", split)])
+    rows: list[StoredRow] = table.to_pylist()
     for row in rows:
         for column in ("gold", "prediction", "extra"):
             row[column] = json.loads(row[column])
@@ -132,10 +134,12 @@ def read_predictions(folder: Path, *, split: str = "test") -> list[dict[str, Any
 
 
 def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> StoredCounts | None:
-    """Ids, counts and, when asked for, tags of one split; None when the file or its counts are not there.
+    """Read ids, counts and, if requested, tags of one split; None if there is no file or it has no counts.
 
-    Only these columns are read. ``OSError`` and pyarrow's ``ArrowInvalid`` (a ValueError) tell of a damaged
-    file.
+    Only these columns are read.
+
+    Raises:
+        OSError, ValueError: the file is damaged (pyarrow's ``ArrowInvalid`` is a ValueError).
     """
     import pyarrow.parquet as pq
 
@@ -146,16 +150,16 @@ def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> Sto
         metadata = file.schema_arrow.metadata or {}
         if COUNTS not in file.schema_arrow.names or NAMES not in metadata:
             return None
-        wanted = ["split", "id", COUNTS, *(["tags"] if tags else [])]
-        table = file.read(columns=wanted, use_threads=False).combine_chunks()
+        columns = ["split", "id", COUNTS, *(["tags"] if tags else [])]
+        table = file.read(columns=columns, use_threads=False).combine_chunks()
     names = tuple(json.loads(metadata[NAMES]))
-    kept = np.flatnonzero(np.asarray(table["split"].to_pylist(), dtype=object) == split)
+    rows = np.flatnonzero(np.asarray(table["split"].to_pylist(), dtype=object) == split)
     flat = table[COUNTS].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     ids = table["id"].to_pylist()
-    found = table["tags"].to_pylist() if tags else []
+    all_tags = table["tags"].to_pylist() if tags else []
     return StoredCounts(
-        [ids[i] for i in kept],
-        ExampleStats(names, flat.reshape(-1, len(names))[kept]),
-        [found[i] or [] for i in kept] if tags else [],
+        [ids[i] for i in rows],
+        ExampleStats(names, flat.reshape(-1, len(names))[rows]),
+        [all_tags[i] or [] for i in rows] if tags else [],
         metadata.get(METRIC, b"").decode(),
     )

@@ -1,4 +1,4 @@
-"""The record a cell leaves: a typed, versioned schema, written atomically.
+"""The record of a cell: a typed, versioned schema, written atomically.
 
 A cell's folder is ``<results>/<task>/<encoder>/<strategy>/<cell id>/seed-<n>/`` and holds ``record.json``
 (this schema), ``config.yaml`` (resolved), ``predictions.parquet`` and ``log.txt``. ``record.json`` is written
@@ -20,7 +20,7 @@ from harness.core.files import write_atomic
 
 try:
     from yaml import CSafeDumper as _Dumper
-except ImportError:  # PyYAML without its C part
+except ImportError:  # PyYAML without its C extension
     from yaml import SafeDumper as _Dumper
 
 from harness.errors import HarnessError, NewerSchema
@@ -32,18 +32,24 @@ STATUSES = ("complete", "failed", "skipped", "timeout")
 RECORD = "record.json"
 CONFIG = "config.yaml"
 CONFIG_JSON = "config.json"
+LOG = "log.txt"
 
 
 @dataclass(slots=True)
 class Costs:
-    """What the cell cost. Seconds are wall time. ``encode_seconds`` is the full price of tokenising and
-    computing frozen features, also when the cache paid (then ``encode_cached`` is True).
-    ``adapt_seconds`` is in the same way the full price of adapting the encoder to the task's texts, 0 where
-    the strategy does not. ``load_seconds`` is what this run spent on reading the encoder's weights and
-    tokenizer, or on drawing them; ``overhead_seconds`` on anything but that, adapting, encoding, training and
-    evaluation (reading data, building the task's network, writing the record). Of a cell over several
-    ``devices``, ``examples_per_second`` is over all, and ``peak_memory_mb`` the fullest device's, on the CPU
-    all processes' together."""
+    """Cost of a cell; seconds are wall time.
+
+    Attributes:
+        encode_seconds: full cost of tokenising and of computing frozen features, also if they came from the
+            cache (``encode_cached`` is then True).
+        adapt_seconds: full cost of adapting the encoder to the task's texts, cached or not; 0 without
+            adaptation.
+        load_seconds: time of this run for reading the encoder's weights and tokenizer, or for initialising
+            them randomly.
+        overhead_seconds: the rest: reading data, building the task's network, writing the record.
+        examples_per_second: training throughput over all ``devices``.
+        peak_memory_mb: of the device with the highest peak; on the CPU, the sum over all processes.
+    """
 
     encode_seconds: float = 0.0
     encode_cached: bool = False
@@ -63,32 +69,32 @@ class Costs:
 
 @dataclass(slots=True)
 class Record:
-    """One cell's outcome.
+    """The outcome of a cell.
 
     Attributes:
         status: complete, failed, skipped or timeout.
-        reason: why it failed or was skipped (the error's last lines).
+        reason: why it failed (the last lines of the error) or was skipped.
         task, encoder, strategy: names; ``kind`` the task's kind; ``cell`` the cell id; ``seed``.
         variant: resolved settings that differ from the defaults of this encoder, strategy and task.
         metric, maximize: the primary metric and its direction.
-        dev, test: scores by name; empty when there is no such split.
+        dev, test: scores by name; empty if there is no such split.
         dev_history: primary metric on dev after each epoch (NaN as None).
-        epoch: the chosen epoch, counted from 1; ``epochs`` how many were run.
-        partial: the limit on examples a split, or None.
-        n_train, n_dev, n_test: examples.
-        data: fingerprint of the task's files; empty where the data come from a hub.
+        epoch: the selected epoch, counted from 1; ``epochs``: the number of epochs run.
+        partial: the limit on the examples per split, or None.
+        n_train, n_dev, n_test: numbers of examples.
+        data: fingerprint of the task's files; empty if the data come from a hub.
         parameters, trained_parameters: counts, embeddings included.
-        coverage: the tokenizer's report (share of words known, unknown tokens, texts cut).
-        notes: where splits came from, data repaired; ``warnings``: what the run warned of.
+        coverage: the tokenizer's report (share of known words, unknown tokens, truncated texts).
+        notes: origin of the splits, repaired data; ``warnings``: warnings of the run.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
         metric_from_stats: dotted path of the :class:`harness.data.statistics.MetricFromStats` that computes
             scores from the statistics in ``predictions.parquet``; empty when it contains none.
-        degenerate: what the test predictions have collapsed to, such as "predicts nothing but HUM".
-        trained_bytes: size of the trained parameters; 0 in records from before it was kept.
-        mix: what the scalar mix of layers has learnt: ``layers`` (their numbers, 0 the embeddings),
-            ``weights`` (their shares, summing to 1), ``gamma``, and ``late_weights``, ``late_gamma`` of the
-            mix behind the body, if any; empty without a mix.
-        members: of an ensemble, ``task/encoder/strategy/id/seed-n`` of the cells that it averages.
+        degenerate: description of collapsed test predictions, such as "predicts nothing but HUM".
+        trained_bytes: size of the trained parameters; 0 in older records.
+        mix: the trained scalar mix of layers: ``layers`` (numbers, 0 = embeddings), ``weights`` (summing to
+            1), ``gamma``, and ``late_weights``, ``late_gamma`` of the mix after the body, if any; empty
+            without a mix.
+        members: for an ensemble, ``task/encoder/strategy/id/seed-n`` of the averaged cells.
     """
 
     status: str
@@ -99,7 +105,7 @@ class Record:
     seed: int
     kind: str = ""
     reason: str = ""
-    variant: dict[str, Any] = field(default_factory=dict)
+    variant: dict[str, object] = field(default_factory=dict)
     metric: str = ""
     maximize: bool = True
     dev: dict[str, float | None] = field(default_factory=dict)
@@ -119,7 +125,7 @@ class Record:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    git: dict[str, Any] = field(default_factory=dict)
+    git: dict[str, str | bool] = field(default_factory=dict)
     metric_from_stats: str = ""
     degenerate: str = ""
     trained_bytes: int = 0
@@ -135,13 +141,13 @@ class Record:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write ``record.json`` so that a reader sees the old one or the new one, never a part."""
+    """Write ``record.json`` atomically: readers see the old file or the complete new one."""
     text = json.dumps(_finite(asdict(record)), ensure_ascii=False, indent=1, allow_nan=False)
-    write_atomic(folder / RECORD, text.encode("utf-8", "backslashreplace"))  # half a surrogate is escaped
+    write_atomic(folder / RECORD, text.encode("utf-8", "backslashreplace"))
 
 
 def results_of(folder: Path) -> Path:
-    """The results folder that a cell's folder lies in, five levels above."""
+    """Return the results folder of a cell's folder, five levels above it."""
     return folder.parents[4]
 
 
@@ -165,7 +171,7 @@ def read_record(folder: Path) -> Record:
     try:
         data = json.loads(raw)
         if data["schema"] > SCHEMA:
-            raise NewerSchema(f"{path}: schema {data['schema']} is newer than this harness knows ({SCHEMA})")
+            raise NewerSchema(f"{path}: schema {data['schema']} is newer than this version supports ({SCHEMA})")
         data["costs"] = Costs(**_typed(Costs, data.get("costs", {})))
         return Record(**_typed(Record, data))
     except (ValueError, KeyError, TypeError) as e:
@@ -194,20 +200,22 @@ _VALUES: dict[str, tuple[type, ...]] = {
 
 @cache
 def _checks(schema: type) -> dict[str, tuple[str, tuple[type, ...], tuple[type, ...] | None]]:
-    """By field: its type, what a value may be, and what the values in it may be. Once a schema: a board reads
-    ten thousand records."""
+    """Return for each field its annotation, the valid types, and the valid types of the values of a mapping.
+
+    Cached, because a leaderboard reads ten thousand records.
+    """
     kinds = {f.name: str(f.type) for f in fields(schema)}
     return {name: (kind, _KINDS.get(kind, (dict,)), _VALUES.get(kind)) for name, kind in kinds.items()}
 
 
-def _typed(schema: type, values: Any) -> dict[str, Any]:
-    """Those of ``values`` that are fields, when each is of its field's type.
+def _typed(schema: type, values: object) -> dict[str, Any]:
+    """Return the values of known fields after checking their types; unknown keys are ignored.
 
     Raises:
-        TypeError: names the first that is not.
+        TypeError: names the first value of a wrong type.
     """
     if not isinstance(values, dict):
-        raise TypeError(f"{values!r} is no mapping")
+        raise TypeError(f"{values!r} is not a mapping")
     out = {}
     for name, (kind, valid, inside) in _checks(schema).items():
         if name not in values:
@@ -217,26 +225,26 @@ def _typed(schema: type, values: Any) -> dict[str, Any]:
         if good and inside is not None:
             good = all(isinstance(v, inside) for v in value.values())
         if not good:
-            raise TypeError(f"{name}={value!r} is no {kind}")
+            raise TypeError(f"{name}={value!r} is not of type {kind}")
         out[name] = value
     return out
 
 
 def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
-    """All records below ``results`` with their folders, in path order; damaged ones as the error."""
+    """Yield the folder and record of each cell below ``results``, in path order; a HarnessError if damaged."""
     for path in sorted(results.glob(f"*/*/*/*/seed-*/{RECORD}")):
         try:
             yield path.parent, read_record(path.parent)
         except HarnessError as e:
             yield path.parent, e
-        except FileNotFoundError:  # another process was faster
+        except FileNotFoundError:  # removed by another process meanwhile
             continue
         except OSError as e:
             yield path.parent, HarnessError(f"{path}: cannot be read ({e.strerror or e})")
 
 
-def _finite(value: Any) -> Any:
-    """NaN and infinities as None: JSON has neither."""
+def _finite(value: object) -> object:
+    """Replace NaN and infinities by None, since JSON has neither."""
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else None
     if isinstance(value, Mapping):
@@ -245,5 +253,3 @@ def _finite(value: Any) -> Any:
         return [_finite(v) for v in value]
     return value
 
-
-LOG = "log.txt"

@@ -156,7 +156,7 @@ def cached_features(
     limit = int(cell.options.feature_cache_gb * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
     key = feature_key(cell, task, sequences, adapter)
-    if limit == 0 and not store.whole(key):
+    if limit == 0 and not store.is_complete(key):
         return None
     begin = time.perf_counter()
     load = 0.0

@@ -91,7 +91,7 @@ def test_files_changed_at_the_same_size_are_noticed(tmp_path: Path) -> None:
     store = Store(tmp_path, max_bytes=10**9)
     folder, _ = store.get("k", lambda f: (f / "data").write_bytes(b"z" * 5000))
     (folder / "data").write_bytes(b"z" * 2000 + b"\0" * 64 + b"z" * 2936)
-    assert not store.whole("k")
+    assert not store.is_complete("k")
 
 
 def test_what_cannot_be_read_is_built_again(tmp_path: Path) -> None:
