@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -119,7 +120,9 @@ def test_partially_written_files_are_removed(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "x", act="half")
     records, _ = run_pool([cell], n=1)
     assert "SIGKILL" in records["x"].reason
-    assert sorted(p.name for p in cell.folder.iterdir()) == ["config.yaml", "log.txt", "record.json"]
+    assert sorted(p.name for p in cell.folder.iterdir()) == [
+        "config.json", "config.yaml", "log.txt", "record.json",
+    ]  # fmt: skip
     (cell.folder / ".tmp-abc").write_text("see")
     run_pool([make_cell(tmp_path, "x", act="ok")], n=1)
     assert not (cell.folder / ".tmp-abc").exists()
@@ -266,7 +269,8 @@ def test_killing_the_driver_kills_its_workers_and_removes_sockets(tmp_path: Path
     """
     path = tmp_path / "driver.py"
     path.write_text(textwrap.dedent(script))
-    (sockets := tmp_path / "tmp").mkdir()
+    # a short path: names of sockets may have 108 bytes at most
+    sockets = Path(tempfile.mkdtemp())
     driver = subprocess.Popen([sys.executable, str(path)], env={**os.environ, "TMPDIR": str(sockets)})
     folder = make_cell(tmp_path, "a").folder
     wait_for((folder / "pid").exists, 20)
@@ -277,6 +281,7 @@ def test_killing_the_driver_kills_its_workers_and_removes_sockets(tmp_path: Path
     driver.wait()
     wait_for(lambda: not any(alive(p) for p in pids))
     wait_for(lambda: list(sockets.iterdir()) == [])
+    sockets.rmdir()
 
 
 def test_a_killed_fork_server_is_restarted(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from harness.cli.main import main
 from harness.config import resolve
+from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records import inputs
 from harness.records.record import RECORD, Record, read_record, write_record
@@ -278,15 +280,20 @@ def test_workers_get_absolute_paths_and_no_gpus_for_cpu_cells(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    config = {
+    sections = {
         "task": {"path": "data", "dev": "none", "name": "data"},
         "encoder": {"members": {"a": {"path": "data"}}, "files": {"weights": "data"}},
-        "seed": 0,
     }
-    config = with_absolute_paths(config)
+    cell = cell_runners.make_cell(tmp_path, "paths", **sections)
+    member = EncoderConfig("member", "", options={"path": "data"})
+    encoder = EncoderConfig("e", "", options={"files": {"weights": "data"}}, members={"a": member})
+    cell = with_absolute_paths(replace(cell, encoder=encoder))
     data = str(tmp_path / "data")
-    assert config["task"] == {"path": data, "dev": "none", "name": "data"}
-    assert config["encoder"] == {"members": {"a": {"path": data}}, "files": {"weights": data}}
+    assert cell.resolved["task"] == {"path": data, "dev": "none", "name": "data"}
+    assert cell.resolved["encoder"] == {"members": {"a": {"path": data}}, "files": {"weights": data}}
+    assert cell.task.options == {"kind": "k", "path": data, "dev": "none", "name": "data"}
+    assert cell.encoder.options == {"files": {"weights": data}}
+    assert cell.encoder.members["a"].options == {"path": data}
     cell = cell_runners.make_cell(tmp_path, "a", trainer={"accelerator": "cpu"})
     engine = FakeEngine()
     cell.folder.mkdir(parents=True)
