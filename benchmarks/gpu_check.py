@@ -2,11 +2,11 @@
 
     make gpu-check
 
-Runs cells of the mini world on both through the command line, so that the warm server, the device slots and CUDA
-in forked processes are used, and prints one JSON line per cell: scores, share of equal predictions, seconds.
-With two GPUs or more it also runs cells over two of them, with DDP and with FSDP.
-Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of the
-test examples.
+Runs cells of the mini world on both through the command line, so that the warm server, the device slots and
+CUDA in forked processes are used, and prints one JSON line per cell: scores, share of equal predictions,
+seconds. With two GPUs or more it also runs cells over two of them, with DDP and with FSDP.
+Fails when a cell fails on the GPU, or when a single-precision one disagrees with the CPU on more than 5 % of
+the test examples.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Count the visits of a cell's run to the packages of the code: ``python -m benchmarks.package_visits``.
 
-Runs one small cell in this process and follows every call from ``run_cell`` to the record. A visit begins when a
-function of another package is called. It is a return if that package has been visited before. Steps of training
-repeat the same visits, so each edge (the calling and the called package) counts once, in the order of its first
-call. ``--modules`` counts modules instead of packages, for checkouts whose modules are in one folder.
+Runs one small cell in this process and follows every call from ``run_cell`` to the record. A visit begins
+when a function of another package is called. It is a return if that package has been visited before. Steps of
+training repeat the same visits, so each edge (the calling and the called package) counts once, in the order
+of its first call. ``--modules`` counts modules instead of packages, for checkouts whose modules are in one
+folder.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class AttentionFlow(Body):
     def forward(
         self, encoded: tuple[EncoderOutput, ...], tokens: tuple[TokenBatch, ...]
     ) -> tuple[EncoderOutput, ...]:
-        """Map (B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden_size) and (B, Sc, 2 hidden_size), zero at padding."""
+        """Map (B, Sq, H) and (B, Sc, H) to (B, Sq, 2 hidden_size) and (B, Sc, 2 hidden_size), zero at
+        padding."""
         if len(encoded) != 2 or len(tokens) != 2:
             raise HarnessError(
                 "body=attention_flow needs two texts encoded separately (question and context): "

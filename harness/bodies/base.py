@@ -16,11 +16,11 @@ class Body(nn.Module):
         hidden_size: width of the returned states.
         pooling: pooling of its states into one vector; None = the encoder's, including a pretrained pooler.
         pairs: ``separate`` if it requires separately encoded texts; None = both are supported.
-        features: how the encoder's features are passed. ``before``: ``last_hidden_state`` contains the features.
-            ``after``: ``last_hidden_state`` is the embedding layer, and the features are the only layer in
-            ``hidden_states``. ``both``: ``last_hidden_state`` contains the features, and ``hidden_states`` contains
-            them again, mixed with other weights; without a mix ``hidden_states`` is None, and
-            ``last_hidden_state`` is used for both.
+        features: how the encoder's features are passed. ``before``: ``last_hidden_state`` contains the
+            features. ``after``: ``last_hidden_state`` is the embedding layer, and the features are the only
+            layer in ``hidden_states``. ``both``: ``last_hidden_state`` contains the features, and
+            ``hidden_states`` contains them again, mixed with other weights; without a mix ``hidden_states``
+            is None, and ``last_hidden_state`` is used for both.
     """
 
     hidden_size: int

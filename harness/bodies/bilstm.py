@@ -23,9 +23,9 @@ class BiLSTM(Body):
         hidden_size: width of each direction.
         layers: number of LSTM layers.
         dropout: on the input and between layers.
-        features: ``before``: x are the encoder's features. ``both``: they are also concatenated to the output, [h; x'],
-            mixed with other weights (Peters et al. 2018, section 3.3, last lines, and table 3). ``after``: only
-            concatenated to the output; x is the encoder's context-free layer.
+        features: ``before``: x are the encoder's features. ``both``: they are also concatenated to the
+            output, [h; x'], mixed with other weights (Peters et al. 2018, section 3.3, last lines, and table
+            3). ``after``: only concatenated to the output; x is the encoder's context-free layer.
 
     Raises:
         HarnessError: unknown ``features``.

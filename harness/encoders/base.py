@@ -27,8 +27,8 @@ class Encoder(nn.Module):
         pairs: default treatment of text pairs, ``joint`` or ``separate``.
         has_pooler: whether the checkpoint contains a pretrained pooler
             (:attr:`~harness.data.tokens.EncoderOutput.pooler_output`).
-        stateful: whether row k of a batch starts from the final state of row k of the previous batch; None for
-            encoders that have no state between batches.
+        stateful: whether row k of a batch starts from the final state of row k of the previous batch; None
+            for encoders that have no state between batches.
         tokenizer: see :class:`~harness.data.tokenizer.Tokenizer`.
     """
 
@@ -48,7 +48,8 @@ class Encoder(nn.Module):
 
     @abstractmethod
     def layer_groups(self) -> list[Group]:
-        """Return named groups from bottom to top, [0] the embeddings: an exact partition of the parameters."""
+        """Return named groups from bottom to top, [0] the embeddings: an exact partition of the
+        parameters."""
 
     @abstractmethod
     def embedding_encoder(self) -> Encoder:
@@ -80,8 +81,8 @@ class Encoder(nn.Module):
 
         Returns:
             One float32 array per sentence, in input order: (words, H), or (L + 1, words, H) for ``all``, (K,
-            words, H) for a list. A word vector is the mean over the word's tokens. Long sentences are split into
-            windows, and every word gets a vector; a word that the tokenizer deletes gets zeros; an empty
+            words, H) for a list. A word vector is the mean over the word's tokens. Long sentences are split
+            into windows, and every word gets a vector; a word that the tokenizer deletes gets zeros; an empty
             sentence gives (0, H).
 
         Raises:

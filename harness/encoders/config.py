@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from harness.encoders.base import Encoder
 
 Layers = str | tuple[int, ...]
-"""``top``, ``mix``, ``auto`` (until the configuration is resolved), or numbers of layers, 0 the embeddings."""
+"""``top``, ``mix``, ``auto`` (until the configuration is resolved), or numbers of layers, 0 the
+embeddings."""
 MemberPath = tuple[str, ...]
 """Names of members that lead from an encoder to one that it contains; () = the encoder itself."""
 

@@ -1,7 +1,8 @@
 """Resolve or download the published files of an encoder; torch-free.
 
-Files are downloaded once, into the cache. The size and the destination are printed before a download starts. A
-failed download is one error that names the URL and the alternative. ``HARNESS_OFFLINE=1`` disables downloads.
+Files are downloaded once, into the cache. The size and the destination are printed before a download starts.
+A failed download is one error that names the URL and the alternative. ``HARNESS_OFFLINE=1`` disables
+downloads.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def resolve_file(config: Mapping[str, object], cache_dir: Path, *, group: str = 
     """Return the local file for ``path``, or download it from ``url`` if ``path`` is not set.
 
     Args:
-        config: the keys ``name``, ``path``, ``url``, ``sha256`` (optional, of the file behind ``url``), and from
-            ``about`` the ``size`` and ``where`` (where to obtain the file) for messages.
+        config: the keys ``name``, ``path``, ``url``, ``sha256`` (optional, of the file behind ``url``), and
+            from ``about`` the ``size`` and ``where`` (where to obtain the file) for messages.
         cache_dir: downloads are stored in its folder ``downloads``.
         group: the configuration group, for messages.
 
@@ -93,7 +94,8 @@ def existing_file(path: Path, *, key: str) -> Path:
 
 
 def fetch(url: str, folder: Path, *, sha256: str | None = None, size: str = "", hint: str = "") -> Path:
-    """Return the local copy of ``url`` in ``folder``; download it if missing. Concurrent callers wait for one.
+    """Return the local copy of ``url`` in ``folder``; download it if missing. Concurrent callers wait for
+    one.
 
     Args:
         url: address of the file (http or https).

@@ -48,7 +48,8 @@ def encode(
 
 
 def window_options(encoder: Encoder) -> WindowOptions:
-    """Return windows of the encoder's maximum length with a stride of 64 tokens, or a quarter of the length."""
+    """Return windows of the encoder's maximum length with a stride of 64 tokens, or a quarter of the
+    length."""
     stride = STRIDE if encoder.max_length is None else min(STRIDE, encoder.max_length // 4)
     return WindowOptions(max_length=encoder.max_length, stride=stride)
 

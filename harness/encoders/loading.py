@@ -27,8 +27,9 @@ def load_encoder(
         name: an encoder's YAML without the extension, as in ``harness list``.
         path: local file or folder; None = as in the YAML, downloaded if it names a URL.
         random_init: the same architecture with random weights from torch's global generator.
-        stateful: row k of a batch starts from the final state of row k of the previous batch, as in the original
-            ELMo; :meth:`~harness.encoders.base.Encoder.encode` then keeps the order of the sentences.
+        stateful: row k of a batch starts from the final state of row k of the previous batch, as in the
+            original ELMo; :meth:`~harness.encoders.base.Encoder.encode` then keeps the order of the
+            sentences.
         cache_dir: for tables and downloads; None = $HARNESS_CACHE or the user's cache.
         config_dir: your own folder whose ``encoder/`` contains additional YAMLs.
         options: override keys of the YAML.

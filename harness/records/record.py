@@ -171,7 +171,9 @@ def read_record(folder: Path) -> Record:
     try:
         data = json.loads(raw)
         if data["schema"] > SCHEMA:
-            raise NewerSchema(f"{path}: schema {data['schema']} is newer than this version supports ({SCHEMA})")
+            raise NewerSchema(
+                f"{path}: schema {data['schema']} is newer than this version supports ({SCHEMA})"
+            )
         data["costs"] = Costs(**_typed(Costs, data.get("costs", {})))
         return Record(**_typed(Record, data))
     except (ValueError, KeyError, TypeError) as e:
@@ -252,4 +254,3 @@ def _finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return value
-

@@ -1,8 +1,8 @@
 """A forward and a backward AWD-LSTM over the same tokens, states concatenated: h = [h_forward; h_backward].
 
 Both read fastai's tokens of the text, each with its own vocabulary. Rows are pooled by ``concat_both``: each
-direction's state after reading the whole row, and [max; mean] over the tokens. (The paper averages the predictions of
-two classifiers instead: Howard & Ruder 2018, section 3.3; that is two cells.)
+direction's state after reading the whole row, and [max; mean] over the tokens. (The paper averages the
+predictions of two classifiers instead: Howard & Ruder 2018, section 3.3; that is two cells.)
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class BidirectionalAwdLstmEncoder(Encoder):
         self.back.fit_table()
 
     def layer_groups(self) -> list[Group]:
-        """Return both tables, then each pair of layers; extra layers of a deeper model are separate groups."""
+        """Return both tables, then each pair of layers; extra layers of a deeper model are separate
+        groups."""
         embeddings, *levels = aligned_groups([self.ahead.layer_groups(), self.back.layer_groups()])
         layers = [(f"lstm_{i}", parameters_of(level)) for i, level in enumerate(levels)]
         return [("embeddings", parameters_of(embeddings)), *layers]

@@ -1,9 +1,9 @@
 """Read the weights of an AWD-LSTM in every published format, and write two formats.
 
 Nothing in the files is executed: only tensors are read. fastai stores the raw recurrent matrix as
-``rnns.0.weight_hh_l0_raw`` (``rnns.0.module.weight_hh_l0_raw`` in its first versions), sometimes together with the
-dropped one; the table may be repeated as ``encoder_dp.emb`` or ``encoder_with_dropout.embed``, and as the decoder. The
-names of a classifier's encoder have an additional ``module``; its head is ignored.
+``rnns.0.weight_hh_l0_raw`` (``rnns.0.module.weight_hh_l0_raw`` in its first versions), sometimes together
+with the dropped one; the table may be repeated as ``encoder_dp.emb`` or ``encoder_with_dropout.embed``, and
+as the decoder. The names of a classifier's encoder have an additional ``module``; its head is ignored.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class _Ignored(list[object]):
 
 
 def _ignored_types() -> list[Callable[..., object] | tuple[Callable[..., object], str]]:
-    """Return replacements for the non-tensor types in fastai's optimizer state, so that none of them is called."""
+    """Return replacements for the non-tensor types in fastai's optimizer state, so that none of them is
+    called."""
     names = ["fastcore.foundation.L", "numpy.dtype"]
     names += [f"numpy.{core}.multiarray.scalar" for core in ("core", "_core")]
     names += [f"numpy.dtypes.{kind}DType" for kind in ("Float64", "Float32", "Int64", "Int32", "Bool")]

@@ -1,19 +1,20 @@
 """AWD-LSTMs as encoders: ULMFiT (Howard & Ruder 2018, "Universal Language Model Fine-tuning for Text
 Classification"), with the weights fastai publishes and saves.
 
-The tokens are fastai's (:mod:`harness.encoders.awd_lstm.tokenizer`). The middle layers are wider than the table and
-the top layer (1152 against 400), whereas scalar mixes and probes need states of one width. Therefore ``hidden_states``
-contains only layers of the top layer's width, the embeddings and the top layer, and ``num_layers`` is 1 for the
-published sizes. Padding or cropping the others would mix unrelated dimensions.
-:meth:`AwdLstmEncoder.layer_groups` has every layer.
+The tokens are fastai's (:mod:`harness.encoders.awd_lstm.tokenizer`). The middle layers are wider than the
+table and the top layer (1152 against 400), whereas scalar mixes and probes need states of one width.
+Therefore ``hidden_states`` contains only layers of the top layer's width, the embeddings and the top layer,
+and ``num_layers`` is 1 for the published sizes. Padding or cropping the others would mix unrelated
+dimensions. :meth:`AwdLstmEncoder.layer_groups` has every layer.
 
-**Out-of-vocabulary words.** With ``vocabulary: task`` (as published), every word of the data that is not in the table
-gets a vector, initialised with the mean of the table and trained with it; in frozen encoders it stays at the mean.
-Words of the table keep their vectors, also if the data does not contain them. ``vocabulary: pretrained`` maps new
-words to ``xxunk``.
+**Out-of-vocabulary words.** With ``vocabulary: task`` (as published), every word of the data that is not in
+the table gets a vector, initialised with the mean of the table and trained with it; in frozen encoders it
+stays at the mean. Words of the table keep their vectors, also if the data does not contain them.
+``vocabulary: pretrained`` maps new words to ``xxunk``.
 
-**Direction.** A backward model reads each row from the last token to the first, ``xxbos`` last, as in pretraining; the
-tokens stay in text order. Its row vector includes the first token's state (``concat_backward``).
+**Direction.** A backward model reads each row from the last token to the first, ``xxbos`` last, as in
+pretraining; the tokens stay in text order. Its row vector includes the first token's state
+(``concat_backward``).
 """
 
 from __future__ import annotations
@@ -60,12 +61,14 @@ def load(
         path, files: see :func:`harness.encoders.awd_lstm.files.awd_lstm_files`.
         random_init: the same sizes and vocabulary, weights initialised as for pretraining.
         cache_dir: unused.
-        backwards: whether the model reads from right to left; None = according to its options file, otherwise False.
-        vocabulary: treatment of out-of-vocabulary words, ``task`` or ``pretrained``; see the module docstring.
+        backwards: whether the model reads from right to left; None = according to its options file, otherwise
+            False.
+        vocabulary: treatment of out-of-vocabulary words, ``task`` or ``pretrained``; see the module
+            docstring.
         dropouts: rates of ``embedding``, ``input``, ``hidden``, ``weight`` and ``output`` in training.
         dropout_multiplier: factor on all these rates (fastai's ``drop_mult``).
-        max_len: number of tokens at the end of a row that receive a gradient. All tokens are pooled, whereas fastai's
-            classifier pools only these: longer rows give different vectors than in fastai.
+        max_len: number of tokens at the end of a row that receive a gradient. All tokens are pooled, whereas
+            fastai's classifier pools only these: longer rows give different vectors than in fastai.
 
     Raises:
         HarnessError: invalid files or options.
@@ -187,7 +190,8 @@ class AwdLstmEncoder(Encoder):
             core.table.add(vocabulary.added)
 
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
-        """Compute the states (B, S, H), zero at padding; layers are the embeddings and those of the top width."""
+        """Compute the states (B, S, H), zero at padding; layers are the embeddings and those of the top
+        width."""
         return self.read(tokens.inputs[IDS], tokens.mask, all_layers=all_layers)
 
     def read(self, ids: Tensor, mask: Tensor, *, all_layers: bool = False) -> EncoderOutput:
@@ -232,7 +236,8 @@ class AwdLstmEncoder(Encoder):
         return weights_fingerprint(self)
 
     def language_model(self) -> tuple[AwdLstmLM, list[str]]:
-        """Return the language model, which shares these layers, and its words. New words get the mean bias."""
+        """Return the language model, which shares these layers, and its words. New words get the mean
+        bias."""
         rows = len(self.core.table.all_rows())
         device = self.core.table.weight.device
         bias = torch.zeros(len(self.vocabulary.words)) if self._bias is None else self._bias

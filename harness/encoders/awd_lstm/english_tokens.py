@@ -1,12 +1,14 @@
-"""Tokenization of lower-case English as by spaCy's rule-based tokenizer, on whose tokens AWD-LSTMs were trained.
+"""Tokenization of lower-case English as by spaCy's rule-based tokenizer, on whose tokens AWD-LSTMs were
+trained.
 
-A text is split into runs of whitespace and of other characters. A single space between words is dropped, additional
-whitespace is a separate token. Punctuation is removed from both ends of a run, one mark at a time, until a known
-contraction or abbreviation or no punctuation is left. The rest is kept if it is an address, and otherwise split at inner
-marks (hyphens between letters, ``=`` and ``/`` before letters, runs of dots).
+A text is split into runs of whitespace and of other characters. A single space between words is dropped,
+additional whitespace is a separate token. Punctuation is removed from both ends of a run, one mark at a time,
+until a known contraction or abbreviation or no punctuation is left. The rest is kept if it is an address, and
+otherwise split at inner marks (hyphens between letters, ``=`` and ``/`` before letters, runs of dots).
 
-The rules follow Honnibal & Montani's published description of spaCy's tokenizer; the word lists below are derived from
-the grammar of English contractions. ``benchmarks/awd_lstm_parity.py`` measures the agreement with spaCy.
+The rules follow Honnibal & Montani's published description of spaCy's tokenizer; the word lists below are
+derived from the grammar of English contractions. ``benchmarks/awd_lstm_parity.py`` measures the agreement
+with spaCy.
 """
 
 from __future__ import annotations

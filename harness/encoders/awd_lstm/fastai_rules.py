@@ -13,8 +13,8 @@ The rules, in their order (Howard & Gugger 2020, "fastai: a layered API for deep
 ``lowercase``     everything else in lower case, stripped
 ================  ====================================================================================
 
-:mod:`harness.encoders.awd_lstm.english_tokens` then splits the text. A marker (``xxmaj``, ``xxup``, and ``xxrep`` and
-``xxwrep`` with their count) has the span of the token that it precedes.
+:mod:`harness.encoders.awd_lstm.english_tokens` then splits the text. A marker (``xxmaj``, ``xxup``, and
+``xxrep`` and ``xxwrep`` with their count) has the span of the token that it precedes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ Part = _Replacement | tuple[int, int]
 class _TrackedText:
     """A text during rewriting, with the origin of each of its characters.
 
-    Example: "AB" after ``all_caps`` is "xxup ab": the origin of the first five characters is (0, 2, True), that of "a"
+    Example: "AB" after ``all_caps`` is "xxup ab": the origin of the first five characters is (0, 2, True),
+        that of "a"
     is (0, 1, False) and that of "b" (1, 2, False).
     """
 
@@ -117,7 +118,8 @@ class _TrackedText:
 
 
 def fastai_tokens(text: str) -> list[FastaiToken]:
-    """Return the tokens of ``text``, without ``xxbos``. In tokens of spaces, each space is written as ``▁``."""
+    """Return the tokens of ``text``, without ``xxbos``. In tokens of spaces, each space is written as
+    ``▁``."""
     tracked = _normalised(text)
     out = []
     for start, end in english_tokens(tracked.text):
@@ -128,7 +130,8 @@ def fastai_tokens(text: str) -> list[FastaiToken]:
 
 
 def _with_marker_spans(tokens: list[FastaiToken]) -> list[FastaiToken]:
-    """Give each marker the span of the token that follows it, from right to left since markers may be chained."""
+    """Give each marker the span of the token that follows it, from right to left since markers may be
+    chained."""
     for i in range(len(tokens) - 2, -1, -1):
         token, after = tokens[i], tokens[i + 1]
         if token.marker:

@@ -5,7 +5,8 @@ The weights are read by :mod:`harness.encoders.awd_lstm.checkpoint`.
 =============  ===================================================================================
 weights        ``.safetensors`` (ours); ``.pth``, ``.h5`` (both torch files) of fastai: a language model
                or only its encoder, plain or in ``{"model": ..., "opt": ...}``, any of its key names
-vocabulary     ``.json``, ``.txt`` (one word per line) or ``.pkl`` (fastai's ``itos``): the words in the order of
+vocabulary     ``.json``, ``.txt`` (one word per line) or ``.pkl`` (fastai's ``itos``): the words in the order
+of
                the table's rows
 ``options.json``  ours, optional: ``{"backwards": false}``
 =============  ===================================================================================

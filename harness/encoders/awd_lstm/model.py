@@ -7,9 +7,10 @@ Language Models"), as fastai trains them.
     h_l     = LSTM_l(hidden dropout(h_{l-1}), U~_l)      U~: dropout on recurrent weights, section 2
     logits  = output dropout(h_L) E^T + b                tied input and output table, section 4.5
 
-Input, hidden and output dropout draw one mask for all time steps of a row (section 4.2). After the last layer there is
-only output dropout. The raw weights are the parameters of ``nn.LSTM``, whose kernel is called with the dropped weights,
-so that no module is modified, and gradients, copies and saved states refer to the raw weights only.
+Input, hidden and output dropout draw one mask for all time steps of a row (section 4.2). After the last layer
+there is only output dropout. The raw weights are the parameters of ``nn.LSTM``, whose kernel is called with
+the dropped weights, so that no module is modified, and gradients, copies and saved states refer to the raw
+weights only.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def row_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 class WeightDropLSTM(nn.LSTM):
-    """One LSTM layer with dropout on its recurrent weights: a new mask per call in training, none in eval mode.
+    """One LSTM layer with dropout on its recurrent weights: a new mask per call in training, none in eval
+    mode.
 
     ``weight_hh_l0`` is the raw matrix. Input (B, S, D), output (B, S, D').
     """
@@ -117,8 +119,8 @@ def _contiguous(weights: Sequence[Tensor]) -> list[Tensor]:
 class WordTable(nn.Module):
     """The embedding table and a separate table of added words.
 
-    ``weight`` is (V, E); ids from V on are rows of ``added``. A new row is initialised with the mean of the table (as in
-    the code of Howard & Ruder 2018 and in fastai).
+    ``weight`` is (V, E); ids from V on are rows of ``added``. A new row is initialised with the mean of the
+    table (as in the code of Howard & Ruder 2018 and in fastai).
     """
 
     def __init__(self, weight: Tensor, *, dropout: float = 0.0, added: int = 0) -> None:
@@ -139,7 +141,8 @@ class WordTable(nn.Module):
         self.added = nn.Parameter(new, requires_grad=self.weight.requires_grad)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Map (B, S) ids to (B, S, E). In training whole words are dropped, the same words in the whole batch."""
+        """Map (B, S) ids to (B, S, E). In training whole words are dropped, the same words in the whole
+        batch."""
         out = self.look_up(ids)
         if self.training and self.dropout:
             total = len(self.weight) + (0 if self.added is None else len(self.added))
@@ -204,8 +207,9 @@ class AwdLstm(nn.Module):
     def read(self, ids: Tensor, lengths: Tensor, *, max_len: int = MAX_LEN) -> list[Tensor]:
         """Compute vectors and layers of whole rows, with the gradient truncated every :data:`BPTT` tokens.
 
-        In training the state is passed between chunks without gradient, and tokens that are further from the end of
-        their row than ``max_len`` (rounded up to whole chunks) receive none. Without gradient this is one pass.
+        In training the state is passed between chunks without gradient, and tokens that are further from the
+        end of their row than ``max_len`` (rounded up to whole chunks) receive none. Without gradient this is
+        one pass.
 
         Args:
             ids: (B, S), padded on the right.
@@ -255,7 +259,8 @@ class AwdLstmLM(nn.Module):
     def forward(self, ids: Tensor, hidden: Hidden | None = None) -> LanguageModelOutput:
         """Compute the logits of the word after each of (B, S) ids.
 
-        Pass the returned hidden states to the next call for truncated back-propagation; they carry no gradient.
+        Pass the returned hidden states to the next call for truncated back-propagation; they carry no
+        gradient.
         """
         outs, state = self.core(self.core.table(ids), hidden)
         top = row_dropout(outs[-1], self.core.dropouts.output, self.training)
@@ -268,7 +273,8 @@ class AwdLstmLM(nn.Module):
         return out | {"table.weight": self.core.table.all_rows().detach(), "decoder.bias": self.bias.detach()}
 
     def remap(self, old: Sequence[str], new: Sequence[str]) -> AwdLstmLM:
-        """Return the model over another vocabulary: known words keep vector and bias, new words get the means."""
+        """Return the model over another vocabulary: known words keep vector and bias, new words get the
+        means."""
         rows = {word: i for i, word in enumerate(old)}
         index = torch.tensor([rows.get(word, -1) for word in new])
         known = (index >= 0)[:, None]

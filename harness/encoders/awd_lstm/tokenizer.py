@@ -1,12 +1,12 @@
 """Tokenizer of AWD-LSTMs: fastai's tokens, with one vocabulary or, for two models, two.
 
-A row is ``xxbos`` and the tokens of its window. ``xxbos`` belongs to no word but counts as text, as in fastai's pooling.
-Markers belong to the word that they precede.
+A row is ``xxbos`` and the tokens of its window. ``xxbos`` belongs to no word but counts as text, as in
+fastai's pooling. Markers belong to the word that they precede.
 
-**Which token represents a word.** The state at ``xxmaj`` has not read the following word, so a marker never represents a
-word. A forward LSTM has read the whole word at its last token, a backward LSTM at its first: ``word_state`` selects one
-of them. A bidirectional encoder uses the last token, where the forward half has read the whole word and the backward
-half everything after it.
+**Which token represents a word.** The state at ``xxmaj`` has not read the following word, so a marker never
+represents a word. A forward LSTM has read the whole word at its last token, a backward LSTM at its first:
+``word_state`` selects one of them. A bidirectional encoder uses the last token, where the forward half has
+read the whole word and the backward half everything after it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Vocabulary:
 
     Args:
         words: in the order of the rows.
-        task: words that are not in the table get a row after the table's if they were given to :meth:`extend`, and
-            otherwise share the first such row; if False, they are the unknown word.
+        task: words that are not in the table get a row after the table's if they were given to
+            :meth:`extend`, and otherwise share the first such row; if False, they are the unknown word.
 
     Attributes:
         added: number of rows after the table's.
@@ -155,9 +155,9 @@ class FastaiTokenizer:
     def coverage(self) -> dict[str, float]:
         """Return counts of words, tokens, token types and texts.
 
-        ``words``, ``words_known`` (all tokens of the word are in the vocabulary), ``words_deleted``; ``tokens``,
-        ``unknown_tokens``, ``unknown_share``; ``types``, ``types_known``; ``texts``, ``texts_cut``. With two
-        vocabularies, known means known by both.
+        ``words``, ``words_known`` (all tokens of the word are in the vocabulary), ``words_deleted``;
+        ``tokens``, ``unknown_tokens``, ``unknown_share``; ``types``, ``types_known``; ``texts``,
+        ``texts_cut``. With two vocabularies, known means known by both.
         """
         share = self.counts["unknown_tokens"] / max(1, self.counts["tokens"])
         types = {"types": len(self._types), "types_known": sum(self._types.values())}
@@ -191,7 +191,8 @@ class FastaiTokenizer:
         return _TokenizedText(ids, word, offsets, word_to_token)
 
     def _is_unsupported_marker(self, token: FastaiToken) -> bool:
-        """Return whether the model was trained without this marker, such as ``xxmaj`` in the vocabularies of 2018."""
+        """Return whether the model was trained without this marker, such as ``xxmaj`` in the vocabularies of
+        2018."""
         is_marker = token.marker and token.text in _MARKERS
         return is_marker and not all(v.known(token.text) for v in self.vocabularies.values())
 
@@ -252,7 +253,8 @@ class FastaiTokenizer:
 def _word_to_token(text: Text, spans: np.ndarray, numbers: np.ndarray, *, last: bool) -> np.ndarray:
     """Return the index of the first or last token that covers a character of each word, -1 if none does.
 
-    Example: the word "don't" has the tokens "do" and "n't", which are tokens 3 and 4: first gives 3, last gives 4.
+    Example: the word "don't" has the tokens "do" and "n't", which are tokens 3 and 4: first gives 3, last
+        gives 4.
 
     Args:
         text: the words.

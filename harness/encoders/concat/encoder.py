@@ -1,8 +1,9 @@
 """Concatenation of encoders over the same words: h_w = [h_w^1; ...; h_w^n] (Peters et al. 2018, section 3.3).
 
-The tokens are words. Each member tokenizes the text as usual, in its own windows if the text exceeds its maximum
-length; a member's vector of a word is the mean over the word's tokens. A member that deletes a word contributes
-zeros. Members of different depth are aligned at the top: below its layers, a member repeats its embeddings.
+The tokens are words. Each member tokenizes the text as usual, in its own windows if the text exceeds its
+maximum length; a member's vector of a word is the mean over the word's tokens. A member that deletes a word
+contributes zeros. Members of different depth are aligned at the top: below its layers, a member repeats its
+embeddings.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ class ConcatEncoder(Encoder):
         layers = output.last_hidden_state[None] if output.hidden_states is None else output.hidden_states
         out = []
         for layer in layers[-depth:]:
-            # each word belongs to one window, all other windows contribute zeros: the sum over windows selects
+            # each word belongs to one window, all other windows contribute zeros: the sum over windows
+            # selects
             words = word_states(layer, member_tokens, how="mean")
             out.append(words.new_zeros(rows, width, member.hidden_size).index_add_(0, source, words))
         # a member of fewer layers repeats its embeddings below: [e, a1] for depth 4 is [e, e, e, a1]

@@ -1,9 +1,9 @@
 """Pack the tokens of one encoder into the rows of another whose tokens are words.
 
-A member encoder tokenizes the W words of a row into N tokens, special tokens included, in one or more windows. Its
-arrays are packed into W rows of k = ceil(N / W) tokens each, so that they are padded, moved and cached like any
-other input whose first axis is the row's tokens. :func:`unpack` converts a padded batch of them back into the
-member's :class:`TokenBatch`, one row per window.
+A member encoder tokenizes the W words of a row into N tokens, special tokens included, in one or more
+windows. Its arrays are packed into W rows of k = ceil(N / W) tokens each, so that they are padded, moved and
+cached like any other input whose first axis is the row's tokens. :func:`unpack` converts a padded batch of
+them back into the member's :class:`TokenBatch`, one row per window.
 
 ===============  ========  =============================================================================
 array            shape     meaning
@@ -13,7 +13,8 @@ array            shape     meaning
 ``word``         (W,2)     window that owns the word, and the word's token there (-1 = none)
 ===============  ========  =============================================================================
 
-Example: W = 2 words and the tokens [CLS] un ##do it [SEP], N = 5, give k = 3: row 0 = [CLS] un ##do, row 1 = it [SEP]
+Example: W = 2 words and the tokens [CLS] un ##do it [SEP], N = 5, give k = 3: row 0 = [CLS] un ##do, row 1 =
+    it [SEP]
 and one place that is not real.
 """
 
@@ -43,7 +44,8 @@ def pack(rows: Sequence[TokenizedWindow], words: int, *, prefix: str) -> dict[st
     packed = {"token": _fold(fields, words, depth)}
     for key in rows[0].inputs:
         packed[f"input/{key}"] = _fold(np.concatenate([r.inputs[key] for r in rows]), words, depth)
-    # windows 0 and 1 of 3 words: word_to_token [[1, 2, -1], [-1, -1, 1]] gives window [0, 0, 1], token [1, 2, 1]
+    # windows 0 and 1 of 3 words: word_to_token [[1, 2, -1], [-1, -1, 1]] gives window [0, 0, 1], token [1, 2,
+    # 1]
     word_to_token = np.stack([row.word_to_token for row in rows])  # (windows, W)
     window = (word_to_token >= 0).argmax(axis=0)
     packed["word"] = np.stack([window, word_to_token[window, np.arange(words)]], axis=1)
@@ -75,15 +77,15 @@ def unpack(
         pad: the member's fill values.
 
     Returns:
-        The member's tokens, one row per window, which refer to the words of the batch's row; and (windows,) Long,
-        the row of the batch to which each window belongs. A batch without words has no windows.
+        The member's tokens, one row per window, which refer to the words of the batch's row; and (windows,)
+        Long, the row of the batch to which each window belongs. A batch without words has no windows.
     """
     fields = inputs[f"{prefix}token"].flatten(1, 2)  # (B, W * k, 6)
     real = fields[..., _REAL] > 0
     batch_row = real.nonzero()[:, 0]
     flat = fields[real]  # (N, 6), in the order of rows, windows and tokens
-    # number the (row, window) pairs: rows [0, 0, 0, 1, 1], windows [0, 0, 1, 0, 0] give the keys [0, 0, 1, 2, 2],
-    # the output rows [0, 0, 1, 2, 2] with counts [2, 1, 2], and the places [0, 1, 0, 0, 1] inside them
+    # number the (row, window) pairs: rows [0, 0, 0, 1, 1], windows [0, 0, 1, 0, 0] give the keys [0, 0, 1, 2,
+    # 2], the output rows [0, 0, 1, 2, 2] with counts [2, 1, 2], and the places [0, 1, 0, 0, 1] inside them
     key = batch_row * (int(flat[:, _WINDOW].max()) + 1 if len(flat) else 1) + flat[:, _WINDOW]
     _, row, counts = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
     first = counts.cumsum(0) - counts

@@ -1,7 +1,7 @@
 """ELMo's character ids and its context-free character CNN.
 
-A word is its UTF-8 bytes between two markers, padded to 50 (Jozefowicz et al. 2016, section 3.1; Kim et al. 2016 for
-the network)::
+A word is its UTF-8 bytes between two markers, padded to 50 (Jozefowicz et al. 2016, section 3.1; Kim et al.
+2016 for the network)::
 
     ids = [begin] + bytes[:48] + [end] + [fill, ...]
     x   = [f(max_t (W_1 * e)_t + b_1); ...; f(max_t (W_m * e)_t + b_m)]      one convolution per width, f = relu
@@ -34,7 +34,8 @@ CHUNK = 256
 
 
 def character_ids(word: str, *, length: int = 50) -> np.ndarray:
-    """Return the character ids of a word, (length,) int16; a word of more than ``length - 2`` bytes is truncated.
+    """Return the character ids of a word, (length,) int16; a word of more than ``length - 2`` bytes is
+    truncated.
 
     As in the original program, the words ``<S>`` and ``</S>`` are the sentence boundaries.
     """
@@ -176,7 +177,8 @@ class CharacterEncoder(nn.Module):
 
     def _vectors(self, characters: Tensor, longest: int) -> Tensor:
         """Map (U, 50) to (U, P); no word has more than ``longest`` characters besides the filler."""
-        # keep one window of fillers for the widest filter: all further windows give the same value to the maximum
+        # keep one window of fillers for the widest filter: all further windows give the same value to the
+        # maximum
         x = characters[:, : longest + self._widest].long() - 1
         x = F.embedding(x, self.characters).transpose(1, 2)  # (U, D, T)
         features = [
@@ -208,7 +210,8 @@ class CharacterEncoder(nn.Module):
             self.projection.bias.zero_()
 
     def assign(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Use published weights without copying them, except filters, which are transposed to (n, D, width)."""
+        """Use published weights without copying them, except filters, which are transposed to (n, D,
+        width)."""
         for parameter, key in self._named():
             value = torch.from_numpy(weights[key])
             parameter.data = value[0].permute(2, 1, 0).contiguous() if key.startswith("CNN/W") else value
@@ -241,8 +244,9 @@ class CharacterEncoder(nn.Module):
 def unique_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows (U, K) of an integer matrix (N, K), and (N,) Long, the index of each row.
 
-    Rows are hashed by a weighted sum with random odd factors modulo 2^64, so that N numbers are sorted instead of
-    N * K. The result is verified; in case of a collision (probability 2^-60), whole rows are sorted.
+    Rows are hashed by a weighted sum with random odd factors modulo 2^64, so that N numbers are sorted
+    instead of N * K. The result is verified; in case of a collision (probability 2^-60), whole rows are
+    sorted.
     """
     # rows [[1, 2], [3, 4], [1, 2]] with factors [5, 7]: keys [19, 43, 19], sorted distinct keys [19, 43],
     # inverse [0, 1, 0]; the last row with each key represents it: distinct rows [[1, 2], [3, 4]]

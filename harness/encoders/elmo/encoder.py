@@ -82,8 +82,9 @@ class ElmoEncoder(Encoder):
 
     Attributes:
         stateful: row k of a batch starts from the final state of row k of the previous batch, per layer and
-            direction, as in the original program; the same sentence then gives different states each time. New rows
-            start from zeros, rows without words keep their state, and no gradient flows between batches.
+            direction, as in the original program; the same sentence then gives different states each time.
+            New rows start from zeros, rows without words keep their state, and no gradient flows between
+            batches.
     """
 
     tokenizer: ElmoTokenizer

@@ -1,7 +1,8 @@
 """The published format of ELMo: ``options.json`` and one HDF5 file of weights; torch-free.
 
-With D the width of a character embedding, F the total number of filters, P the width of the projection and C the
-number of LSTM cells, the weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from 0):
+With D the width of a character embedding, F the total number of filters, P the width of the projection and C
+the number of LSTM cells, the weights are (d = 0 forward, 1 backward; l = layer from 0, k = highway layer from
+0):
 
 ========================================================  =====================
 ``char_embed``                                            (261, D)
@@ -14,8 +15,8 @@ number of LSTM cells, the weights are (d = 0 forward, 1 backward; l = layer from
 ``RNN_d/RNN/MultiRNNCell/Celll/LSTMCell/W_P_0``           (C, P)
 ========================================================  =====================
 
-``n_characters`` is 261, or 262 if the padding row is counted, which the file omits. A file that contains this row
-(zeros, first) is accepted as well. ``CNN_proj`` may be missing if F = P.
+``n_characters`` is 261, or 262 if the padding row is counted, which the file omits. A file that contains this
+row (zeros, first) is accepted as well. ``CNN_proj`` may be missing if F = P.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ For each direction (Sak et al. 2014, with the clipping of the published model)::
     c_t = clip(sigmoid(f + 1) * c_{t-1} + sigmoid(i) * tanh(j), cell_clip)
     h_t = clip((sigmoid(o) * tanh(c_t)) W_p, proj_clip)
 
-Rows are packed by time step: step t contains only the rows that have more than t tokens, longest first, so that
-padding costs nothing and cannot affect a state. The backward direction reads each row from its end. The input
-projections of all steps are one matrix product; each step multiplies the states of both directions at once.
+Rows are packed by time step: step t contains only the rows that have more than t tokens, longest first, so
+that padding costs nothing and cannot affect a state. The backward direction reads each row from its end. The
+input projections of all steps are one matrix product; each step multiplies the states of both directions at
+once.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ class Packing:
     def of(cls, mask: Tensor) -> Packing:
         """Pack a (B, S) mask of words; sentence boundaries are added around each row that contains words.
 
-        Example: row 0 has the words [a], row 1 has [b, c]; tokens a=0, b=1, c=2, begin=3, end=4. With boundaries
-        they take 3 and 4 steps: ``rows`` = [1, 0], ``sizes`` = [2, 2, 2, 1], step t starts at [0, 2, 4, 6][t]::
+        Example: row 0 has the words [a], row 1 has [b, c]; tokens a=0, b=1, c=2, begin=3, end=4. With
+            boundaries
+        they take 3 and 4 steps: ``rows`` = [1, 0], ``sizes`` = [2, 2, 2, 1], step t starts at [0, 2, 4,
+        6][t]::
 
             packed position      0  1 | 2  3 | 4  5 | 6     (row 1, row 0 at each step)
             forward  source      3  3 | 1  0 | 2  4 | 4     (begin begin | b a | c end | end)
@@ -110,7 +113,8 @@ class BiLSTMLayer(nn.Module):
         """
         if not sizes:
             return x, state
-        # gates and cells are (.., rows): the product of a large matrix with a thin one is faster in this layout
+        # gates and cells are (.., rows): the product of a large matrix with a thin one is faster in this
+        # layout
         h, c = state[0], state[1].transpose(1, 2)
         outputs: list[Tensor] = []
         finished: list[State] = []

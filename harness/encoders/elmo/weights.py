@@ -23,7 +23,8 @@ def read_weights(path: Path, options: ElmoOptions) -> dict[str, np.ndarray]:
     The projection after the filters is optional if it would not change the width.
 
     Raises:
-        HarnessError: not an HDF5 file, a missing key, or a wrong shape; the message names the file, key and shapes.
+        HarnessError: not an HDF5 file, a missing key, or a wrong shape; the message names the file, key and
+            shapes.
     """
     import h5py
 
@@ -95,6 +96,4 @@ def write_weights(
             for key, value in weights.items():
                 file.create_dataset(key, data=np.asarray(value, dtype=np.float16 if half else np.float32))
         # the options first: a folder with weights must be complete
-        write_atomic(
-            folder / "options.json", (json.dumps(options.to_json(), indent=2) + "\n").encode()
-        )
+        write_atomic(folder / "options.json", (json.dumps(options.to_json(), indent=2) + "\n").encode())

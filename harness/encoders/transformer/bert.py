@@ -1,8 +1,8 @@
 """BERT and related models (Devlin et al. 2019): bidirectional encoders, from any such checkpoint.
 
-A row is ``[CLS] text [SEP]``, a joint pair ``[CLS] a [SEP] b [SEP]`` with segment embeddings, in the form of the
-checkpoint's tokenizer. The default row vector is that of the first token, passed through the pooler if the checkpoint
-contains a pretrained one.
+A row is ``[CLS] text [SEP]``, a joint pair ``[CLS] a [SEP] b [SEP]`` with segment embeddings, in the form of
+the checkpoint's tokenizer. The default row vector is that of the first token, passed through the pooler if
+the checkpoint contains a pretrained one.
 """
 
 from __future__ import annotations

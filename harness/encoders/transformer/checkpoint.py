@@ -45,7 +45,8 @@ def load_transformer(
     Args:
         name: name in the configuration.
         path: folder or hub name.
-        random_init: the same architecture with random weights from torch's global generator, without a pooler.
+        random_init: the same architecture with random weights from torch's global generator, without a
+            pooler.
         cache_dir: unused; see :func:`harness.encoders.transformer.hub.local_folder`.
         causal: whether the family is causal; a checkpoint of the other kind is rejected.
         added: tokens beyond the table (see :class:`TransformerEncoder`); their ids start at the table's size.
@@ -84,8 +85,8 @@ def load_transformer(
 def load_tokenizer(folder: Path, files: Mapping[str, Path], model: PreTrainedModel) -> HFTokenizer:
     """Load the checkpoint's fast tokenizer.
 
-    ``tokenizer.json`` is used as it is; older files (``vocab.txt``, ``vocab.json`` with ``merges.txt``, SentencePiece
-    models) are converted to a fast tokenizer.
+    ``tokenizer.json`` is used as it is; older files (``vocab.txt``, ``vocab.json`` with ``merges.txt``,
+    SentencePiece models) are converted to a fast tokenizer.
 
     Raises:
         HarnessError: it cannot be built, or it produces ids beyond the embedding table.
@@ -214,7 +215,8 @@ def _drop_pooler(model: PreTrainedModel) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide transformers' progress bar and table of loaded keys, which are checked here; keep other warnings."""
+    """Hide transformers' progress bar and table of loaded keys, which are checked here; keep other
+    warnings."""
     from transformers.utils import logging as hf_logging
 
     def keep(record: logging.LogRecord) -> bool:

@@ -1,8 +1,8 @@
 """Transformers of any architecture that ``AutoModel`` supports, as encoders.
 
-This module does not depend on specific architectures. The necessary properties are derived from the module structure or
-by running the model once on a few tokens: the layers, the parameters before and after them, the numbering of positions,
-and whether attention is causal.
+This module does not depend on specific architectures. The necessary properties are derived from the module
+structure or by running the model once on a few tokens: the layers, the parameters before and after them, the
+numbering of positions, and whether attention is causal.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class TransformerEncoder(Encoder):
         tokenizer: see :class:`HFTokenizer`.
         name: name in the configuration.
         pooling: ``cls`` or ``last``.
-        identity: computes the hex digest of files and options, on demand since it reads all files; None = digest of
-            the current weights.
-        added: number of tokens beyond the model's table (GPT's start, delimiter and extract tokens). Their vectors are
-            stored separately and initialised with the mean of the table, independently of any seed.
+        identity: computes the hex digest of files and options, on demand since it reads all files; None =
+            digest of the current weights.
+        added: number of tokens beyond the model's table (GPT's start, delimiter and extract tokens). Their
+            vectors are stored separately and initialised with the mean of the table, independently of any
+            seed.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class TransformerEncoder(Encoder):
     def layer_groups(self) -> list[Group]:
         """Return [0] everything before the first layer, then the layers.
 
-        A layer's group includes modules that run after it and before the next layer; the last group includes the final
-        norm and the pooler. Layers that share weights form one group.
+        A layer's group includes modules that run after it and before the next layer; the last group includes
+        the final norm and the pooler. Layers that share weights form one group.
         """
         names = [EMBEDDINGS, *(f"layer_{i}" for i in range(self.structure.distinct))]
         groups: list[Group] = [(name, []) for name in names]
@@ -123,7 +124,8 @@ class TransformerEncoder(Encoder):
     def gradient_checkpointing(self) -> None:
         """Recompute each layer in the backward pass; a no-op if the architecture does not support it.
 
-        Non-reentrant: with reentrant checkpoints, frozen bottom layers would block the gradient of the layers above.
+        Non-reentrant: with reentrant checkpoints, frozen bottom layers would block the gradient of the layers
+        above.
         """
         if not self.model.supports_gradient_checkpointing:
             return
@@ -185,7 +187,8 @@ def reserved_positions(model: nn.Module) -> int:
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
-    """Return the maximum row length: the size of the position table minus its reserved rows; None = no limit."""
+    """Return the maximum row length: the size of the position table minus its reserved rows; None = no
+    limit."""
     size = getattr(model.config, "max_position_embeddings", None)
     return None if not size or size < 0 else int(size) - reserved_positions(model)
 
@@ -247,7 +250,8 @@ def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
 
 @torch.no_grad()
 def trace(encoder: TransformerEncoder) -> Structure:
-    """Run ``encoder`` on two rows of two tokens that differ in the second, and record the order of modules."""
+    """Run ``encoder`` on two rows of two tokens that differ in the second, and record the order of
+    modules."""
     path, layers = layer_list(encoder)
     started = 0
     after: dict[str, int] = {}
@@ -308,6 +312,7 @@ def _two_rows(encoder: TransformerEncoder) -> TokenBatch:
 
 
 def _is_causal(states: Tensor) -> bool:
-    """Return whether the first token's state ignores the second token, given states (2, 2, H) of two such rows."""
+    """Return whether the first token's state ignores the second token, given states (2, 2, H) of two such
+    rows."""
     change = (states[0] - states[1]).abs().amax(-1)
     return bool(change[0] <= 1e-5 * change[1])

@@ -1,9 +1,10 @@
 """GPT and related models (Radford et al. 2018, 2019): causal decoders, from any such checkpoint.
 
-A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three tokens are new:
-their vectors are initialised with the mean of the embedding table and are trained with the embeddings. The default row
-vector is that of the last token. Single texts are read as in pretraining, or between ``<start>`` and ``<extract>`` as in
-the paper with ``frame: all``; frozen encoders then contain two untrained vectors.
+A joint pair is ``<start> a <delimiter> b <extract>`` (Radford et al. 2018, section 3.3). These three tokens
+are new: their vectors are initialised with the mean of the embedding table and are trained with the
+embeddings. The default row vector is that of the last token. Single texts are read as in pretraining, or
+between ``<start>`` and ``<extract>`` as in the paper with ``frame: all``; frozen encoders then contain two
+untrained vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def load_gpt(
     """Load a decoder-only checkpoint by folder or hub name.
 
     Args:
-        name, path, random_init, cache_dir: see :func:`harness.encoders.transformer.checkpoint.load_transformer`.
+        name, path, random_init, cache_dir: see
+            :func:`harness.encoders.transformer.checkpoint.load_transformer`.
         frame: the rows with start and extract tokens: ``pairs`` or ``all``.
 
     Raises:

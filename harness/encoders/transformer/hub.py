@@ -1,8 +1,8 @@
 """Locate the files of a transformer checkpoint: a local folder or a model on the Hugging Face hub.
 
-A hub name (``owner/model``, or ``owner/model@revision``) is looked up in the hub client's local cache first and
-downloaded only if it is not complete there: configuration, tokenizer and weights (safetensors if available,
-otherwise PyTorch files), nothing else of the repository. Imports neither torch nor transformers.
+A hub name (``owner/model``, or ``owner/model@revision``) is looked up in the hub client's local cache first
+and downloaded only if it is not complete there: configuration, tokenizer and weights (safetensors if
+available, otherwise PyTorch files), nothing else of the repository. Imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def encoder_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Pa
 def local_folder(path: str | os.PathLike[str] | None, cache_dir: Path) -> Path:
     """Return the folder of a checkpoint given by folder or hub name.
 
-    ``cache_dir`` is unused: hub checkpoints stay in the hub client's cache (``HF_HOME``), which other programs
-    share.
+    ``cache_dir`` is unused: hub checkpoints stay in the hub client's cache (``HF_HOME``), which other
+    programs share.
 
     Raises:
         HarnessError: see :func:`encoder_files`.

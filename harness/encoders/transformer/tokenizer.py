@@ -1,8 +1,9 @@
 """Subword tokenization of raw text with fast tokenizers: alignment with words, windows, pairs.
 
-Each text is tokenized once, as a whole and without special tokens. Windows are then cut from its tokens, and special
-tokens are added around each window according to the tokenizer's template (BERT: [CLS] a [SEP] b [SEP], RoBERTa: <s> a
-</s></s> b </s>). Names of special tokens inside a text ("[SEP]" typed by a user) are treated as text.
+Each text is tokenized once, as a whole and without special tokens. Windows are then cut from its tokens, and
+special tokens are added around each window according to the tokenizer's template (BERT: [CLS] a [SEP] b
+[SEP], RoBERTa: <s> a </s></s> b </s>). Names of special tokens inside a text ("[SEP]" typed by a user) are
+treated as text.
 """
 
 from __future__ import annotations
