@@ -78,7 +78,8 @@ def cells(name: str, record: dict[str, Any], output: Path, trec: Path, results: 
 def measures(records: dict[str, dict[str, Any]]) -> str:
     """Table of the cost and the result of pretraining."""
     out = [
-        "| encoder | parameters | tokens seen | epochs | training s | total s | held out | unigram baseline |",
+        "| encoder | parameters | tokens seen | epochs | training s | total s | held out | unigram "
+        "baseline |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, record in records.items():

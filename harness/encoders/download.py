@@ -48,7 +48,8 @@ def resolve_file(config: Mapping[str, object], cache_dir: Path, *, group: str = 
     if not url:
         source = f" ({about['where']})" if about.get("where") else ""
         raise HarnessError(
-            f"{group} {config.get('name', group)}: the file is not on this machine; download it{source} and set "
+            f"{group} {config.get('name', group)}: the file is not on this machine; download it{source} "
+            "and set "
             f"{group}.path=FILE"
         )
     sha256 = config.get("sha256")
@@ -130,7 +131,8 @@ def _verify(target: Path, sha256: str, url: str) -> None:
     actual = file_fingerprint(target)
     if actual != sha256:
         raise HarnessError(
-            f"{target}: SHA-256 is {actual}, expected {sha256} for {url}; delete the file to download it again, or "
+            f"{target}: SHA-256 is {actual}, expected {sha256} for {url}; delete the file to download it "
+            "again, or "
             "correct encoder.sha256"
         )
     note.write_text(verified)
@@ -160,7 +162,8 @@ def _download(url: str, target: Path, *, size: str, hint: str) -> None:
         reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:200]
         large = f" ({size})" if size else ""
         raise HarnessError(
-            f"{url}{large} cannot be downloaded to {target.parent} ({reason}): download it elsewhere and {hint}"
+            f"{url}{large} cannot be downloaded to {target.parent} ({reason}): download it elsewhere and "
+            f"{hint}"
         ) from e
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -75,11 +75,13 @@ class BidirectionalAwdLstmEncoder(Encoder):
             raise HarnessError(
                 f"encoder {name}: members.forward reads from {'right' if ahead.backwards else 'left'}, "
                 f"members.backward from {'right' if back.backwards else 'left'}: expected one of each, in "
-                "this order (if the files do not state the direction, set encoder.members.backward.backwards=true)"
+                "this order (if the files do not state the direction, set "
+                "encoder.members.backward.backwards=true)"
             )
         if (ahead.hidden_size, ahead.num_layers) != (back.hidden_size, back.num_layers):
             raise HarnessError(
-                f"encoder {name}: states of width {ahead.hidden_size} and {back.hidden_size}: expected the same width and depth"
+                f"encoder {name}: states of width {ahead.hidden_size} and {back.hidden_size}: expected the "
+                "same width and depth"
             )
         self.ahead, self.back = ahead, back
         self.name, self.hidden_size, self.num_layers = name, 2 * ahead.hidden_size, ahead.num_layers

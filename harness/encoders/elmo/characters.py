@@ -4,7 +4,7 @@ A word is its UTF-8 bytes between two markers, padded to 50 (Jozefowicz et al. 2
 2016 for the network)::
 
     ids = [begin] + bytes[:48] + [end] + [fill, ...]
-    x   = [f(max_t (W_1 * e)_t + b_1); ...; f(max_t (W_m * e)_t + b_m)]      one convolution per width, f = relu
+    x   = [f(max_t (W_1 * e)_t + b_1); ...; f(max_t (W_m * e)_t + b_m)]   one convolution per width, f = relu
     x   = g * relu(x W_t + b_t) + (1 - g) * x,   g = sigmoid(x W_c + b_c)    each highway layer
     x   = x W_p + b_p
 

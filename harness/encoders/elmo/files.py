@@ -171,7 +171,8 @@ def elmo_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]
     sha256 = _by_role(config.get("sha256"), key="encoder.sha256")
     if any(r not in out and r not in url for r in ROLES):
         raise HarnessError(
-            f"encoder {config.get('name', 'elmo')}: its files are not on this machine; set encoder.path=FOLDER "
+            f"encoder {config.get('name', 'elmo')}: its files are not on this machine; set "
+            "encoder.path=FOLDER "
             f"(with {FOLDER_CONTENTS}), or encoder.files.options=FILE and encoder.files.weights=FILE"
         )
     size = str(about_of(config).get("size", ""))

@@ -56,7 +56,8 @@ def _dataset(file: h5py.File, key: str, shape: tuple[int, ...], path: Path) -> n
         return np.ascontiguousarray(data[1:], dtype=np.float32)  # row 0 is the padding id
     if data.shape != shape:
         raise HarnessError(
-            f"{path}: {key} has shape {data.shape}, expected {shape} from options.json: the files are not of one model"
+            f"{path}: {key} has shape {data.shape}, expected {shape} from options.json: the files are not "
+            "of one model"
         )
     if data.dtype.kind != "f":
         raise HarnessError(f"{path}: {key} contains {data.dtype}, expected floating-point numbers")
@@ -88,7 +89,8 @@ def write_weights(
         shape = np.shape(weights[key]) if key in weights else None
         if shape is None or shape != expected.get(key):
             raise HarnessError(
-                f"{folder}: {key} has shape {shape or 'none (missing)'}, expected {expected.get(key, 'no such weight')}"
+                f"{folder}: {key} has shape {shape or 'none (missing)'}, expected "
+                f"{expected.get(key, 'no such weight')}"
             )
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_path(folder / "weights.hdf5") as temporary:

@@ -136,7 +136,8 @@ def _config(folder: Path) -> PretrainedConfig:
         ) from e
     if config.is_encoder_decoder:
         raise HarnessError(
-            f"{folder}: {config.model_type} is an encoder-decoder; expected an encoder (BERT) or a decoder (GPT)"
+            f"{folder}: {config.model_type} is an encoder-decoder; expected an encoder (BERT) or a decoder "
+            "(GPT)"
         )
     config.use_cache = False
     return config
@@ -200,7 +201,8 @@ def _check(
     beyond = {int(m[1]) for k in unexpected if (m := pattern.search(k)) and int(m[1]) >= len(layers)}
     if beyond:
         raise HarnessError(
-            f"{folder}: the weights have {max(beyond) + 1} layers, config.json says {len(layers)}: correct config.json"
+            f"{folder}: the weights have {max(beyond) + 1} layers, config.json says {len(layers)}: correct "
+            "config.json"
         )
 
 

@@ -132,7 +132,8 @@ class HFTokenizer:
         room = min(limits) - template.specials
         if room < 1:
             raise HarnessError(
-                f"rows of {min(limits)} tokens have room for {template.specials} special tokens but not for text: "
+                f"rows of {min(limits)} tokens have room for {template.specials} special tokens but not "
+                "for text: "
                 "raise trainer.max_length"
             )
         return room
@@ -251,7 +252,8 @@ class HFTokenizer:
         if left < 1:
             raise HarnessError(
                 f"the first text takes {len(first)} tokens and leaves no room for the second in rows of "
-                f"{room + self.pair.specials}: {a.source.text[:200]!r}; shorten it, lower the limit for first "
+                f"{room + self.pair.specials}: {a.source.text[:200]!r}; shorten it, lower the limit for "
+                "first "
                 "texts (max_first) or raise trainer.max_length"
             )
         stride = min(windowing.stride, left // 2)  # a long first text can leave less room than the stride
