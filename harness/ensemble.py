@@ -1,9 +1,9 @@
-"""One cell made of several: their stored predictions averaged, scored and recorded; nothing is trained.
+"""Ensembles: the stored predictions of several cells are averaged, scored and recorded, without training.
 
 An ensemble's folder is ``<results>/<task>/<encoder>+<encoder>/ensemble/<cell id>/seed-<n>/``. Its id is the
-hash of its members' ids, whatever their order (and of their seeds where these differ), so that the
-ensembles of the seeds of the same cells are one row of the leaderboard. It carries its members' seed, the
-lowest where they differ.
+hash of its members' ids in any order (and of their seeds if they differ), so that the ensembles of the same
+cells over several seeds are one row of the leaderboard. Its seed is that of its members, the lowest if they
+differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from harness.config.cell_id import identity
 from harness.config.stored import read_config
@@ -28,9 +28,10 @@ from harness.records.predictions import PREDICTIONS, read_predictions, write_pre
 from harness.records.record import CONFIG, Costs, Record, read_record, results_of, write_config, write_record
 from harness.task import Averages, Prediction, Splits, Task
 
+T = TypeVar("T")
 STRATEGY = "ensemble"
 VERSION = 1
-"""Raised when the same members give another record."""
+"""Incremented when the record for the same members changes."""
 SPLITS = ("dev", "test")
 
 
@@ -40,7 +41,7 @@ class Member:
 
     folder: Path
     record: Record
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     task: TaskConfig
 
     @property
@@ -50,17 +51,17 @@ class Member:
 
 
 def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
-    """Average the predictions of complete cells of one task and leave a record.
+    """Average the predictions of complete cells of one task and write a record.
 
     Args:
-        folders: their seed folders, two or more; their order does not matter.
+        folders: two or more seed folders, in any order.
 
     Returns:
         the ensemble's folder and its record; the same members give the same folder.
 
     Raises:
-        HarnessError: a member is not complete or there twice, members differ in task, data, limit or examples
-            (the message names the difference), or the task cannot be averaged.
+        HarnessError: a member is not complete or occurs twice, members differ in task, data, limit or
+            examples (the message names the difference), or the task cannot be averaged.
     """
     started, begin = datetime.now(UTC), time.perf_counter()
     members = sorted(map(read_member, folders), key=lambda m: m.title)
@@ -85,43 +86,49 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
 
 
 def read_member(folder: Path) -> Member:
-    """A cell that can be a member.
+    """Read a cell that can be a member.
 
     Raises:
-        HarnessError: it is not complete, or its files are not there.
+        HarnessError: the cell is not complete, or a file is missing or damaged.
     """
     try:
         record = read_record(folder)
     except FileNotFoundError:
-        raise HarnessError(f"{folder}: has no record yet: it is running or was stopped") from None
+        raise HarnessError(f"{folder}: no record yet: the cell is running or was stopped") from None
     if record.status != "complete":
-        raise HarnessError(f"{folder}: is {record.status}; an ensemble is made of complete cells")
+        raise HarnessError(f"{folder}: the cell is {record.status}; members must be complete")
     config = read_config(folder)
-    if not isinstance(config.get("task"), dict):
-        raise HarnessError(f"{folder / CONFIG}: names no task; run the cell again")
+    if not isinstance(config.get("task"), Mapping):
+        raise HarnessError(f"{folder / CONFIG}: the section task is missing; run the cell again")
     if not (folder / PREDICTIONS).is_file():
-        raise HarnessError(f"{folder}: holds no {PREDICTIONS}; run the cell again")
+        raise HarnessError(f"{folder}: {PREDICTIONS} is missing; run the cell again")
     try:
         read_predictions(folder)
-    except (OSError, ValueError, KeyError) as e:  # pyarrow's errors are of these
+    except (OSError, ValueError, KeyError) as e:  # pyarrow's errors are subclasses of these
         raise HarnessError(f"{folder / PREDICTIONS}: cannot be read ({e}); run the cell again") from e
-    return Member(folder, record, config, TaskConfig.parse(config["task"]))
+    return Member(folder, record, config, TaskConfig.parse(_task_section(config)))
+
+
+def _task_section(config: Mapping[str, object]) -> Mapping[str, object]:
+    section = config["task"]
+    assert isinstance(section, Mapping)  # checked by read_member
+    return section
 
 
 def _check(members: Sequence[Member]) -> None:
-    """Refuse members that do not answer the same questions."""
+    """Refuse members that differ in task, data, limit or examples."""
     if len(members) < 2:
-        raise HarnessError("an ensemble is made of two cells or more")
+        raise HarnessError(f"{len(members)} cell(s): an ensemble needs at least two")
     for one, other in pairwise(members):
         if one.folder == other.folder:
-            raise HarnessError(f"{one.title}: is named twice")
+            raise HarnessError(f"{one.title}: the cell is given twice")
     first = members[0]
     for other in members[1:]:
         difference = _difference(first, other)
         if difference:
             raise HarnessError(
                 f"{first.title} and {other.title} cannot be averaged: {difference}; "
-                "members share task, data, limit and examples"
+                "members must have the same task, data, limit and examples"
             )
 
 
@@ -135,16 +142,16 @@ def _difference(one: Member, other: Member) -> str | None:
         ("metric", a.metric, b.metric),
     ):
         if x != y:
-            return f"{what} {x or 'none'} against {y or 'none'}"
-    mine, theirs = (identity(m.config["task"], group="task") for m in (one, other))
-    for key in sorted({*mine, *theirs}):
-        if mine.get(key) != theirs.get(key):
-            return f"task.{key}={mine.get(key)} against {theirs.get(key)}"
+            return f"{what}: {x or 'none'} and {y or 'none'}"
+    first, second = (identity(_task_section(m.config), group="task") for m in (one, other))
+    for key in sorted({*first, *second}):
+        if first.get(key) != second.get(key):
+            return f"task.{key}: {first.get(key)} and {second.get(key)}"
     return None
 
 
 def _task(member: Member) -> tuple[Task, Splits]:
-    """The members' task with its data read as they read it."""
+    """Create the members' task and read its data with their limit."""
     task: Task = member.task.build()
     if not isinstance(task, Averages):
         raise HarnessError(f"task {task.name}: predictions of kind {task.kind} cannot be averaged")
@@ -159,21 +166,21 @@ def _average(
 
 
 def _predictions(member: Member, split: str, examples: Sequence[Example]) -> dict[str, Prediction]:
-    """A member's predictions of a split by example id.
+    """Read a member's predictions of a split, by example id.
 
     Raises:
-        HarnessError: they are not of these examples, by id and gold.
+        HarnessError: their ids or gold values are not those of ``examples``.
     """
     rows = {row["id"]: row for row in read_predictions(member.folder, split=split)}
     if len(rows) != len(examples) or any(e.id not in rows for e in examples):
         raise HarnessError(
-            f"{member.title}: has {len(rows)} predictions for {split}, the data as they are now "
-            f"{len(examples)} examples, or others: have the files changed? Run the cell again"
+            f"{member.title}: {len(rows)} stored predictions for {split} do not match the {len(examples)} "
+            "examples of the data: have the files changed? Run the cell again"
         )
     for e in examples:
         if rows[e.id]["gold"] != json.loads(json.dumps(e.gold)):
             raise HarnessError(
-                f"{member.title}: the gold of {split} example {e.id!r} is not what the data say now: "
+                f"{member.title}: the gold of {split} example {e.id!r} differs from the data: "
                 "have the files changed? Run the cell again"
             )
     return {
@@ -225,23 +232,24 @@ def _cell_id(members: Sequence[Member]) -> str:
     return data_fingerprint({"members": names, "version": VERSION})[:12]
 
 
-def _variant(records: Sequence[Record]) -> dict[str, Any]:
-    """What tells the ensemble from others of the same encoders: how they were carried over, the settings that
-    all members share, their seeds where these differ."""
+def _variant(records: Sequence[Record]) -> dict[str, object]:
+    """Return what distinguishes the ensemble from others of the same encoders: the members' strategies, the
+    settings that all members share, and their seeds if they differ."""
     strategies, seeds = [r.strategy for r in records], [r.seed for r in records]
-    of = strategies[0] if len(set(strategies)) == 1 else "+".join(strategies)
+    joined = strategies[0] if len(set(strategies)) == 1 else "+".join(strategies)
     apart = {"seeds": "+".join(map(str, seeds))} if len(set(seeds)) > 1 else {}
-    return {**_common([r.variant for r in records]), "of": of, **apart}
+    return {**_common([r.variant for r in records]), "of": joined, **apart}
 
 
 def _costs(costs: Sequence[Costs]) -> Costs:
-    """Seconds and memory of running one member after the other, so seconds are summed."""
+    """Return the cost of running the members one after the other: seconds are summed, memory is the
+    maximum."""
     seconds = {f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Costs) if "_seconds" in f.name}
-    seen = sum(c.examples_per_second * c.train_seconds for c in costs)
+    n_examples = sum(c.examples_per_second * c.train_seconds for c in costs)
     return Costs(
         **seconds,
         encode_cached=any(c.encode_cached for c in costs),
-        examples_per_second=seen / seconds["train_seconds"] if seconds["train_seconds"] else 0.0,
+        examples_per_second=n_examples / seconds["train_seconds"] if seconds["train_seconds"] else 0.0,
         peak_memory_mb=max(c.peak_memory_mb for c in costs),
         slots=max(c.slots for c in costs),
         device="+".join(sorted({c.device for c in costs})),
@@ -249,8 +257,8 @@ def _costs(costs: Sequence[Costs]) -> Costs:
     )
 
 
-def _common(maps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all say alike: the rest is in the members' own records."""
+def _common(maps: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """Return the items that all mappings share; the others are in the members' records."""
     return {k: v for k, v in maps[0].items() if all(k in m and m[k] == v for m in maps)}
 
 
@@ -261,9 +269,9 @@ def _folder(members: Sequence[Member], record: Record) -> Path:
     return results / f"seed-{record.seed}"
 
 
-def _config(members: Sequence[Member], record: Record) -> dict[str, Any]:
+def _config(members: Sequence[Member], record: Record) -> dict[str, object]:
     return {
-        "task": dict(members[0].config["task"]),
+        "task": dict(_task_section(members[0].config)),
         "encoder": {"name": record.encoder},
         "strategy": {"name": record.strategy},
         "members": record.members,

@@ -39,6 +39,7 @@ class Splits:
     report: dict[str, float] = field(default_factory=dict)
 
     def items(self) -> list[tuple[str, list[Example]]]:
+        """Return name and examples of each split."""
         return [("train", self.train), ("dev", self.dev), ("test", self.test)]
 
 

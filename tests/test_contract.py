@@ -1,4 +1,4 @@
-"""What every encoder, strategy, body and task must hold. A new one is tested by being listed here."""
+"""The contract of encoders, strategies, bodies and tasks; add new components to the lists."""
 
 from __future__ import annotations
 
@@ -71,26 +71,26 @@ def encoder(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
 
 @pytest.fixture(params=list(ENCODERS))
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Encoder:
-    """The whole encoder, loaded for fine-tuning (a table: as it is)."""
+    """The full encoder, loaded for fine-tuning (an embedding table unchanged)."""
     strategy = "embedding_init" if request.param in TABLES else "full"
     return assembled(tmp_path, request.param, strategy, "mini_topic").encoding.encoder.eval()
 
 
-def test_units_are_aligned_with_words_and_characters(whole: Encoder) -> None:
+def test_tokens_are_aligned_with_words_and_characters(whole: Encoder) -> None:
     texts = [Text.from_string(t) for t in TEXTS] + [Text.from_words(["Ana", "\u200b", "runs"])]
     for text, windows in zip(
         texts, whole.tokenizer.tokenize(texts, WindowOptions(max_length=24, stride=6)), strict=True
     ):
         assert windows
         owners = np.stack([w.word_to_token >= 0 for w in windows])
-        assert (owners.sum(0) <= 1).all(), "a word is owned once"
+        assert (owners.sum(0) <= 1).all(), "each word belongs to one window"
         for row in windows:
             assert len(row) <= 24
             real = row.sequence_ids >= 0
             assert (row.word_ids[real] < len(text)).all()
             for (start, end), word in zip(row.offsets[real], row.word_ids[real], strict=True):
                 assert 0 <= start <= end <= len(text.text)
-                if start == end:  # a token of blanks
+                if start == end:  # a token of whitespace only
                     assert word == -1
                 else:
                     assert not text.text[start].isspace()
@@ -100,7 +100,7 @@ def test_units_are_aligned_with_words_and_characters(whole: Encoder) -> None:
                     assert row.offsets[token][1] > text.spans[word][0]
 
 
-def test_long_text_windows_lose_no_word(whole: Encoder) -> None:
+def test_windows_of_a_long_text_cover_every_word(whole: Encoder) -> None:
     text = Text.from_string(" ".join(f"word{i} river" for i in range(60)))
     windows = whole.tokenizer.tokenize([text], WindowOptions(max_length=20, stride=5))[0]
     assert len(windows) > 1
@@ -122,8 +122,8 @@ def test_states_do_not_depend_on_the_batch(whole: Encoder) -> None:
 
 def test_layer_groups_partition_the_encoder(whole: Encoder) -> None:
     groups = whole.layer_groups()
-    held = [id(p) for _, ps in groups for p in ps]
-    assert sorted(held) == sorted({id(p) for p in whole.parameters()})
+    param_ids = [id(p) for _, ps in groups for p in ps]
+    assert sorted(param_ids) == sorted({id(p) for p in whole.parameters()})
     optimizer_groups = parameter_groups(
         whole, [], strategy=Strategy("full", "encoder"), lr=1.0, weight_decay=0.1
     )
@@ -141,7 +141,7 @@ def test_embedding_encoder_is_context_free(encoder: Encoder) -> None:
         b = encoder(TokenBatch.collate([two], pad=encoder.tokenizer.pad)).last_hidden_state[
             0, int(two.word_to_token[0])
         ]
-    if "gpt" not in encoder.name:  # byte pairs differ with and without the blank before them
+    if "gpt" not in encoder.name:  # byte pairs differ with and without a leading space
         assert torch.allclose(a, b)
 
 
@@ -153,7 +153,7 @@ def test_fingerprint_is_stable(whole: Encoder) -> None:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("encoder_name", list(ENCODERS))
-def test_gradient_reaches_exactly_what_the_strategy_names(
+def test_exactly_the_parameters_of_the_strategy_are_trained(
     tmp_path: Path, encoder_name: str, strategy: str, task: str
 ) -> None:
     built = assembled(tmp_path, encoder_name, strategy, task, "optimizer.weight_decay=0")
@@ -168,21 +168,23 @@ def test_gradient_reaches_exactly_what_the_strategy_names(
         loss, n = model.head.loss(model(batch), batch)
         (loss / n).backward()
         optimizer.step()
-    moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
-    carried = {n for n in moved if n.startswith("encoder.")}
-    assert bool(carried) == (strategy != "frozen")
-    assert any(n.startswith("head.") for n in moved)
-    assert moved <= {n for n, p in model.named_parameters() if p.requires_grad}
+    changed = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+    encoder_changed = {n for n in changed if n.startswith("encoder.")}
+    assert bool(encoder_changed) == (strategy != "frozen")
+    assert any(n.startswith("head.") for n in changed)
+    assert changed <= {n for n, p in model.named_parameters() if p.requires_grad}
     assert all(torch.equal(b, buffers[n]) for n, b in model.encoder.named_buffers())
-    still = {n for n, p in before.items() if p.requires_grad and n not in moved and p.numel() > 1}
-    # what may rest: rows no text reached are part of a matrix that moved; a joint pair's extra tokens and the
-    # pooler rest where the task does not use them
-    assert all(".added" in n or "pooler" in n or "null" in n for n in still), still
+    unchanged = {n for n, p in before.items() if p.requires_grad and n not in changed and p.numel() > 1}
+    # allowed to stay unchanged: the extra tokens of joint pairs and the pooler, if the task does not use
+    # them
+    assert all(".added" in n or "pooler" in n or "null" in n for n in unchanged), unchanged
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("encoder_name", list(ENCODERS))
-def test_batch_size_and_padding_do_not_move_outputs(tmp_path: Path, encoder_name: str, task: str) -> None:
+def test_outputs_do_not_depend_on_batch_size_and_padding(
+    tmp_path: Path, encoder_name: str, task: str
+) -> None:
     strategy = "embedding_init" if encoder_name in TABLES else "full"
     built = assembled(tmp_path, encoder_name, strategy, task)
     model, items = built.model.eval(), built.items["test"]
@@ -196,7 +198,7 @@ def test_batch_size_and_padding_do_not_move_outputs(tmp_path: Path, encoder_name
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_cached_features_are_what_recomputing_gives(tmp_path: Path, task: str) -> None:
+def test_cached_features_equal_recomputed_ones(tmp_path: Path, task: str) -> None:
     live = assembled(tmp_path, "mini_bert", "frozen", task, "feature_cache_gb=0")
     cached = assembled(tmp_path, "mini_bert", "frozen", task)
     again = assembled(tmp_path, "mini_bert", "frozen", task)
@@ -232,7 +234,7 @@ def test_mixed_layers_agree_between_cache_and_encoder(tmp_path: Path, layers: st
         assert np.allclose(prediction.scores, both[1][name].scores, atol=1e-5)
 
 
-def test_frozen_features_do_not_drop_out_while_the_head_does(tmp_path: Path) -> None:
+def test_dropout_is_active_in_the_head_but_not_in_a_frozen_encoder(tmp_path: Path) -> None:
     """A frozen encoder is in eval mode while the head is training."""
     built = assembled(tmp_path, "mini_bert", "frozen", "mini_topic", "feature_cache_gb=0")
     model = built.model
@@ -255,9 +257,9 @@ def test_saved_weights_give_equal_predictions(
     built = restore(cell)
     trainer = make_trainer(cell, built, [])
     again = predict(trainer, built, "test")
-    kept = read_predictions(cell.folder)
-    assert [r["prediction"] for r in kept] == [again[r["id"]].value for r in kept]
-    for row in kept:
+    stored = read_predictions(cell.folder)
+    assert [r["prediction"] for r in stored] == [again[r["id"]].value for r in stored]
+    for row in stored:
         assert np.allclose(row["scores"], again[row["id"]].scores, atol=1e-6)
 
 
@@ -286,9 +288,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
     states = []
     for budget in ("null", "40"):
         more = [f"trainer.max_tokens_per_batch={budget}", "trainer.dropout=0", "body=none"]
-        more += [
-            "optimizer.eps=1e-3"
-        ]  # else Adam makes a step of every gradient that is nothing but rounding
+        more += ["optimizer.eps=1e-3"]  # else Adam turns rounding errors in zero gradients into full steps
         folder = tmp_path / budget
         cell = cell_of(folder, "mini_bert", "full", "mini_ner", *more)
         torch.manual_seed(cell.seed)
@@ -304,7 +304,7 @@ def test_micro_batches_do_not_change_a_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_training_on_cached_features_is_training_on_a_live_frozen_encoder(tmp_path: Path, task: str) -> None:
+def test_training_on_cached_features_equals_training_on_a_frozen_encoder(tmp_path: Path, task: str) -> None:
     rows = []
     for cache in (20, 0):
         cell = cell_of(tmp_path / str(cache), "mini_bert", "frozen", task, f"feature_cache_gb={cache}")
@@ -315,7 +315,7 @@ def test_training_on_cached_features_is_training_on_a_live_frozen_encoder(tmp_pa
         assert np.allclose(row["scores"], rows[1][name]["scores"], atol=5e-3)
 
 
-def test_tagging_a_long_text_costs_no_more_than_its_units(tmp_path: Path) -> None:
+def test_tagging_a_long_text_uses_one_state_per_word(tmp_path: Path) -> None:
     built = assembled(tmp_path, "mini_static", "frozen", "mini_ner")
     text = Text.from_words(["word"] * 1500)
     example = Example("long", (text,), ["O"] * 1500)

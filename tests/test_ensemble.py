@@ -1,4 +1,4 @@
-"""Ensembles: averaged probabilities of every kind of task, members that fit, a record like any other."""
+"""Ensembles: averaged probabilities of every kind of task, checks of the members, and the record."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static
     task = cell.task.build()
     splits = task.splits(limit=cell.options.limit)
     cell.folder.mkdir(parents=True, exist_ok=True)
-    kept, scored = {}, {}
+    predictions, scored = {}, {}
     for name, examples in (("dev", splits.dev), ("test", splits.test)):
         predicted = {
             e.id: Prediction(task.labels[int(np.argmax(scores(i)))], scores(i))
             for i, e in enumerate(examples)
         }
-        kept[name], scored[name] = (examples, predicted), task.score(predicted, examples)
+        predictions[name], scored[name] = (examples, predicted), task.score(predicted, examples)
     record = Record(
         status="complete",
         task=task.name,
@@ -68,7 +68,7 @@ def member(folder: Path, scores: Scores, *more: str, encoder: str = "mini_static
     for key, value in fields.items():
         setattr(record, key, value)
     write_config(cell.folder, cell.resolved)
-    write_predictions(cell.folder, kept)
+    write_predictions(cell.folder, predictions)
     write_record(cell.folder, record)
     return cell.folder
 
@@ -84,8 +84,8 @@ def test_the_mean_can_differ_from_every_member(tmp_path: Path) -> None:
     classes = [{row["prediction"] for row in read_predictions(f)} for f in (*folders, folder)]
     assert len(set.union(*classes)) == len(classes) == 3
     row = read_predictions(folder)[0]
-    theirs = [softmax([2, 1.9, 0, 0, 0, 0]), softmax([0, 1.9, 2, 0, 0, 0])]
-    np.testing.assert_allclose(softmax(row["scores"]), np.mean(theirs, axis=0), atol=1e-6)
+    per_member = [softmax([2, 1.9, 0, 0, 0, 0]), softmax([0, 1.9, 2, 0, 0, 0])]
+    np.testing.assert_allclose(softmax(row["scores"]), np.mean(per_member, axis=0), atol=1e-6)
     assert record.test["accuracy"] == np.mean(
         [r["prediction"] == r["gold"] for r in read_predictions(folder)]
     )
@@ -93,13 +93,17 @@ def test_the_mean_can_differ_from_every_member(tmp_path: Path) -> None:
     assert len(read_predictions(folder, split="dev")) == record.n_dev == 6
 
 
-def test_u13_probabilities_are_averaged_and_not_logits() -> None:
+def test_probabilities_are_averaged_and_not_logits() -> None:
+    """The logits of a member may be shifted by any constant, so their mean would be meaningless."""
     examples = [Example(str(n), (Text.from_string("a"),), "0") for n in range(2)]
     forward, backward = [[0.7, 0.3], [0.6, 0.4]], [[0.4, 0.6], [0.1, 0.9]]
     shift = 5.0  # logits of one member may lie anywhere
     members = [
-        {e.id: Prediction("?", (np.log(p) + by).tolist()) for e, p in zip(examples, theirs, strict=True)}
-        for theirs, by in ((forward, 0.0), (backward, shift))
+        {
+            e.id: Prediction("?", (np.log(p) + by).tolist())
+            for e, p in zip(examples, probabilities, strict=True)
+        }
+        for probabilities, by in ((forward, 0.0), (backward, shift))
     ]
     joined = average_classes(members, examples, labels=["0", "1"])
     np.testing.assert_allclose(
@@ -108,7 +112,7 @@ def test_u13_probabilities_are_averaged_and_not_logits() -> None:
     assert [joined[e.id].value for e in examples] == ["0", "1"]
 
 
-def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_record_is_a_leaderboard_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = two(tmp_path)
     folder, _ = combine(folders)
     record = read_record(folder)
@@ -122,13 +126,13 @@ def test_the_record_is_a_row_like_any_other(tmp_path: Path, capsys: pytest.Captu
     assert record.costs.total_seconds > 10
     assert record.costs.examples_per_second == 3
     assert record.coverage == {"words": 9}
-    assert record.metric_from_stats, "intervals can be computed of it"
+    assert record.metric_from_stats, "confidence intervals can be computed"
     assert any("mean of the members' class probabilities" in note for note in record.notes)
     assert main(["leaderboard", str(tmp_path / "results"), "--partial"]) == 0
     assert "mini_gpt+mini_static" in capsys.readouterr().out
 
 
-def test_the_order_of_members_does_not_matter_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+def test_result_is_independent_of_the_order_of_members_and_reproducible(tmp_path: Path) -> None:
     folders = two(tmp_path)
     first, before = combine(folders)
     rows = read_predictions(first)
@@ -138,7 +142,7 @@ def test_the_order_of_members_does_not_matter_and_a_second_time_changes_nothing(
     assert [p.name for p in first.parent.parent.iterdir()] == [first.parent.name]
 
 
-def test_members_that_agree_give_their_own_answers_and_ensembles_can_be_members(tmp_path: Path) -> None:
+def test_equal_members_keep_their_predictions_and_ensembles_can_be_members(tmp_path: Path) -> None:
     same: Scores = lambda i: [0.3 * i, 1.0, 0.5, 0.2, 0.1, 0.0]  # noqa: E731
     folders = [member(tmp_path, same), member(tmp_path, same, encoder="mini_gpt")]
     folder, record = combine(folders)
@@ -151,7 +155,9 @@ def test_members_that_agree_give_their_own_answers_and_ensembles_can_be_members(
     assert read_predictions(again)[3]["prediction"] == read_predictions(folder)[3]["prediction"]
 
 
-def test_seeds_go_together_and_make_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_members_are_grouped_by_seed_and_make_one_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a, b = (two(tmp_path, f"seed={seed}") for seed in (0, 1))
     extra = two(tmp_path, "seed=2")[0]
     cells = [str(a[0].parent), str(a[1].parent.name)]
@@ -170,7 +176,7 @@ def test_seeds_go_together_and_make_one_row(tmp_path: Path, capsys: pytest.Captu
     assert read_record(made[1]).members == sorted("/".join(f.parts[-5:]) for f in b)
 
 
-def test_named_seeds_of_one_cell_are_an_ensemble_with_an_id_of_its_own(tmp_path: Path) -> None:
+def test_seeds_of_one_cell_are_an_ensemble_with_a_separate_id(tmp_path: Path) -> None:
     folders = [member(tmp_path, lambda i: [1.0, 0, 0, 0, 0, 0], f"seed={seed}") for seed in (1, 2)]
     (group,) = by_seed([str(f) for f in folders], results=tmp_path)
     folder, record = combine(group)
@@ -185,30 +191,30 @@ def refused(folders: list[Path], message: str) -> None:
         combine(folders)
 
 
-def test_members_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_incompatible_members_are_rejected_with_the_difference(tmp_path: Path) -> None:
     one, other = two(tmp_path)
-    refused([one], "two cells or more")
-    refused([one, one], "named twice")
+    refused([one], r"1 cell\(s\): an ensemble needs at least two")
+    refused([one, one], "given twice")
     gold = lambda i: [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]  # noqa: E731
-    refused([one, member(tmp_path, gold, "limit=5", encoder="mini_bert")], "limit 5 against 6")
+    refused([one, member(tmp_path, gold, "limit=5", encoder="mini_bert")], "limit: 5 and 6")
     metric = member(tmp_path, gold, "task.metric=macro_f1", encoder="mini_bert")
-    refused([one, metric], "metric macro_f1 against accuracy")
+    refused([one, metric], "metric: macro_f1 and accuracy")
     weights = member(tmp_path, gold, "task.class_weights=balanced", encoder="mini_bert")
-    refused([one, weights], "task.class_weights=balanced against None")
+    refused([one, weights], r"task\.class_weights: balanced and None")
     data = member(tmp_path, gold, encoder="mini_bert", data="0123456789ab")
-    refused([one, data], "data 0123456789ab against")
+    refused([one, data], "data: 0123456789ab and")
     failed = member(tmp_path, gold, encoder="mini_bert", status="failed")
-    refused([one, failed], "is failed; an ensemble is made of complete cells")
+    refused([one, failed], "the cell is failed; members must be complete")
     (other / "predictions.parquet").unlink()
-    refused([one, other], "holds no predictions")
+    refused([one, other], r"predictions\.parquet is missing")
     (other / "record.json").unlink()
-    refused([one, other], "has no record yet")
+    refused([one, other], "no record yet")
 
 
 @pytest.mark.parametrize("what", ["gold", "ids", "scores"])
 def test_predictions_of_other_examples_are_refused(tmp_path: Path, what: str) -> None:
     one, other = two(tmp_path)
-    kept = {}
+    predictions = {}
     for split in ("dev", "test"):
         rows = read_predictions(other, split=split)
         if what == "gold":
@@ -221,8 +227,8 @@ def test_predictions_of_other_examples_are_refused(tmp_path: Path, what: str) ->
             e.id: Prediction(r["prediction"], r["scores"][: 3 if what == "scores" else None])
             for e, r in zip(examples, rows, strict=True)
         }
-        kept[split] = (examples, predicted)
-    write_predictions(other, kept)
+        predictions[split] = (examples, predicted)
+    write_predictions(other, predictions)
     expected = {"gold": "the gold of dev example", "ids": "have the files changed", "scores": "has 3 scores"}
     refused([one, other], expected[what])
 
@@ -252,9 +258,12 @@ def test_tagging_averages_word_by_word() -> None:
     assert average_labels([tags([])] * 2, "e", labels=LABELS, fallback="O").value == []
 
 
-def test_a_word_that_a_member_has_no_unit_for_is_left_to_the_others() -> None:
-    deaf, sure = tags([[0, 0, 0], [0, 0, 0]], no_tokens=[0, 1]), tags([[0, 0.1, 0], [0, 0, 0]], no_tokens=[1])
-    joined = average_labels([deaf, sure], "e", labels=LABELS, fallback="O")
+def test_a_word_without_tokens_in_one_member_is_decided_by_the_others() -> None:
+    uniform, confident = (
+        tags([[0, 0, 0], [0, 0, 0]], no_tokens=[0, 1]),
+        tags([[0, 0.1, 0], [0, 0, 0]], no_tokens=[1]),
+    )
+    joined = average_labels([uniform, confident], "e", labels=LABELS, fallback="O")
     np.testing.assert_allclose(softmax(joined.scores[:3]), softmax([0, 0.1, 0]))
     assert joined.value == ["B-X", "O"]
     assert joined.extra["no_tokens"] == [1]
@@ -284,7 +293,7 @@ def joined_spans(
     return average_spans(members, "q", context=CONTEXT, unanswerable=unanswerable, null_threshold=threshold)
 
 
-def test_spans_average_over_what_the_members_listed() -> None:
+def test_spans_are_averaged_over_the_n_best_lists() -> None:
     members = [spans({"anna": 2.0, "rome": 1.9}), spans({"in rome": 2.0, "rome": 1.9})]
     joined = joined_spans(members)
     assert joined.value == "rome"
@@ -295,7 +304,7 @@ def test_spans_average_over_what_the_members_listed() -> None:
     assert joined_spans([spans({}), spans({})]).value == ""
 
 
-def test_no_answer_wins_by_the_members_own_margin() -> None:
+def test_no_answer_wins_by_the_mean_margin_of_the_members() -> None:
     one = spans({"anna": 2.0}, null_score=2.5)
     alone = joined_spans([one, one], unanswerable=True)
     assert alone.value == ""
@@ -314,8 +323,8 @@ def test_spans_of_another_context_are_refused() -> None:
 
 
 def test_log_mean_is_safe_for_large_and_infinite_scores() -> None:
-    found = log_mean(np.array([[1000.0, 0.0], [-np.inf, 0.0]]))
-    np.testing.assert_allclose(found, np.log([0.5, 0.5]))
+    result = log_mean(np.array([[1000.0, 0.0], [-np.inf, 0.0]]))
+    np.testing.assert_allclose(result, np.log([0.5, 0.5]))
 
 
 @pytest.mark.parametrize("task", ["mini_topic", "mini_ner", "mini_qa"])
@@ -323,19 +332,19 @@ def test_real_cells_of_every_kind(tmp_path: Path, task: str) -> None:
     from harness.training.run import run_cell
 
     quick = ["limit=8", "trainer.epochs=1", "trainer.batch_size=8", "trainer.threads=1"]
-    folders, spoken = [], []
+    folders, per_member = [], []
     for encoder in ("mini_static", "mini_bert"):
         cell = make_cell(tmp_path, f"task={task}", f"encoder={encoder}", "strategy=frozen", *quick)
         run_cell(cell)
         folders.append(cell.folder)
-        spoken.append(read_predictions(cell.folder))
+        per_member.append(read_predictions(cell.folder))
     folder, record = combine(folders)
     rows = read_predictions(folder)
-    assert [r["id"] for r in rows] == [r["id"] for r in spoken[0]]
+    assert [r["id"] for r in rows] == [r["id"] for r in per_member[0]]
     assert set(record.test) >= {record.metric}
     assert record.kind == read_record(folders[0]).kind
     assert json.loads((folder / "record.json").read_text())["members"] == record.members
-    for one, other, row in zip(*spoken, rows, strict=True):
+    for one, other, row in zip(*per_member, rows, strict=True):
         if one["prediction"] == other["prediction"] and task == "mini_topic":
             top = [np.argmax(r["scores"]) for r in (one, other, row)]
             assert top[0] == top[1]

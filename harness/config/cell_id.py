@@ -21,18 +21,18 @@ NOT_IDENTITY = {
     "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
     "body": ("about", "recipe", "joins_texts"),
 }  # fmt: skip
-"""Keys that describe a component, or change nothing but cost."""
+"""Keys that only describe a component, or that affect only the cost."""
 
 
 def cell_id(
     resolved: Mapping[str, object], files: Mapping[str, str], *, adapts: EncoderConfig | None = None
 ) -> str:
-    """12 hex digits over the resolved configuration and the fingerprints of data and encoder.
+    """Hash the resolved configuration and the fingerprints of data and encoder to 12 hex digits.
 
     Args:
         resolved: the configuration as plain data.
         files: fingerprints of the files of encoder and task.
-        adapts: the encoder, if its objective is continued first.
+        adapts: the encoder, if its pretraining is continued on the task's texts first.
     """
     parts: dict[str, object] = {}
     for group in GROUPS:
@@ -49,12 +49,12 @@ def cell_id(
 
 
 def identity(config: Mapping[str, object], *, group: str) -> dict[str, object]:
-    """What of a group's section can change a result: without places and :data:`NOT_IDENTITY`, at its top and
-    at that of each member; ``dev: none`` is not a place and stays.
+    """Return the keys of a section that can change a result: without paths and :data:`NOT_IDENTITY`, at the
+    top level of the section and of each member. ``dev: none`` is not a path and is kept.
 
     Args:
-        config: the section.
-        group: its name.
+        config: the section of a group.
+        group: name of the group.
     """
     out: dict[str, object] = {}
     for key, value in config.items():
@@ -70,7 +70,7 @@ def identity(config: Mapping[str, object], *, group: str) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Equal numbers as one: 1.0 is 1."""
+    """Give equal numbers the same form: 1.0 becomes 1."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list):

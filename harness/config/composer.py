@@ -1,8 +1,9 @@
-"""Composing the jobs of a sweep once each, seeds shared.
+"""Compose each job of a sweep once, and once for all seeds.
 
-A composition costs Hydra about 0.1 s, its sweeper composes every job to see that it can, the launcher would
-again, and jobs that differ in nothing but the seed have the same configuration. So results are kept as plain
-data, by the overrides without the seed; where ``${seed}`` is referred to, with it.
+Hydra needs about 0.1 s per composition. Its sweeper composes every job to validate it, the launcher would
+compose it again, and jobs that differ only in the seed have the same configuration. Results are therefore
+cached as plain data, keyed by the overrides without the seed, or with it if the configuration uses
+``${seed}``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Job = tuple[dict[str, Any], list[str]]
 
 
 class Composer:
-    """Stands before a config loader's ``load_sweep_config``, so that the sweeper's check fills what
-    :meth:`job` reads."""
+    """Wraps the ``load_sweep_config`` of a config loader, so that the sweeper's check fills the cache of
+    :meth:`job`."""
 
     def __init__(self, loader: Any) -> None:
         self._load = loader.load_sweep_config
@@ -30,17 +31,18 @@ class Composer:
         self._seeded: set[tuple[str, ...]] = set()
 
     def check(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> None:
-        """Compose the job unless that was done; raises what Hydra and OmegaConf raise."""
+        """Compose the job unless it is cached; errors of Hydra and OmegaConf pass through."""
         self._composed(master_config, list(sweep_overrides))
 
     def job(self, master: DictConfig, overrides: Sequence[str]) -> Job:
-        """The job's configuration as plain data, and all overrides that led to it, Hydra's own left out."""
-        config, given = self._composed(master, list(overrides))
+        """Return the job's configuration as plain data and its overrides, without those of Hydra's own
+        groups."""
+        config, applied = self._composed(master, list(overrides))
         seeds = [m[1] for m in map(_SEED.fullmatch, overrides) if m]
         if seeds:
             config = {**config, "seed": int(seeds[-1])}
-            given = [f"seed={seeds[-1]}" if _SEED.fullmatch(g) else g for g in given]
-        return copy.deepcopy(config), list(given)
+            applied = [f"seed={seeds[-1]}" if _SEED.fullmatch(o) else o for o in applied]
+        return copy.deepcopy(config), list(applied)
 
     def _composed(self, master: DictConfig, overrides: list[str]) -> Job:
         common, full = tuple(o for o in overrides if not _SEED.fullmatch(o)), tuple(overrides)
@@ -70,7 +72,7 @@ def _plain(composed: DictConfig) -> tuple[Job, bool]:
 
 
 def given_overrides() -> list[str]:
-    """The command's overrides of the present job, Hydra's own left out."""
+    """Return the overrides of the current job, without those of Hydra's own groups."""
     from hydra.core.hydra_config import HydraConfig
 
     return [str(o) for o in HydraConfig.get().overrides.task] if HydraConfig.initialized() else []

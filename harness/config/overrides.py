@@ -1,9 +1,9 @@
-"""Command-line overrides whose values are text stay the text that was given.
+"""Keep the values of text keys as text on the command line.
 
 Hydra reads ``task.name=2014`` as a number, ``name=true`` as a boolean and rejects ``path=epoch=1.ckpt``. The
-keys declared here hold names, places and columns, never numbers; their values are quoted before Hydra parses
-them. Quotes, lists, mappings, interpolations, ``null``, ``???`` and Hydra's functions (``choice(...)``) mean
-what they mean to Hydra.
+keys declared here contain names, paths and columns, never numbers; their values are quoted before Hydra
+parses them. Quotes, lists, mappings, interpolations, ``null``, ``???`` and functions such as ``choice(...)``
+keep their meaning in Hydra.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEXT_KEYS = frozenset(
         *("hub", "revision", "subset", "language", "encoding", "separator", "delimiter", "comment"),
     }
 )
-"""Last parts of the dotted keys whose values are text."""
+"""Last components of the dotted keys whose values are text."""
 
 _ASSIGNMENT = re.compile(r"(?P<sign>\+{0,2})(?P<key>[A-Za-z_][\w.@/:-]*)=(?P<value>.*)", re.DOTALL)
 _FUNCTION = re.compile(
@@ -34,22 +34,22 @@ GROUPS = frozenset(
         *("schedule", "trainer", "logger", "experiment", "debug"),
     }
 )
-"""Groups of the configuration: what is chosen from them is a file's name, so text too."""
+"""Groups of the configuration; the chosen option is a file name and thus text."""
 
 
 def quote_text(arguments: Iterable[str]) -> list[str]:
-    """The arguments with the values of text keys quoted; options and all other overrides unchanged."""
+    """Quote the values of text keys; leave options and all other overrides unchanged."""
     return [_quote_argument(a) for a in arguments]
 
 
 def is_text_key(key: str) -> bool:
-    """Whether the dotted key holds text."""
+    """Whether the value of the dotted key is text."""
     head, _, last = key.rpartition(".")
     return last in TEXT_KEYS if head else last in _ROOT_TEXT or last in GROUPS
 
 
 def split_values(value: str) -> list[str]:
-    """The values of a simple sweep: split at commas outside quotes and brackets, blanks around removed."""
+    """Split the values of a simple sweep at commas outside quotes and brackets, and strip spaces."""
     parts, depth, quote, start, at = [], 0, "", 0, 0
     while at < len(value):
         c = value[at]
@@ -92,7 +92,7 @@ def _quote_value(value: str) -> str:
 
 
 def _is_quoted(value: str) -> bool:
-    """Quoted from end to end, so that no quote inside closes it early."""
+    """Whether one pair of quotes encloses the whole value."""
     if len(value) < 2 or value[0] not in "'\"" or value[-1] != value[0]:
         return False
     inside = re.sub(r"\\.", "", value[1:-1])

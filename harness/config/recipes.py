@@ -1,4 +1,4 @@
-"""Filling in what a configuration leaves open: given values, then recipes, then the defaults of the sections."""
+"""Fill the open settings of a configuration: values from recipes, else the defaults of the sections."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FILLED: dict[str, type] = {
     "schedule": ScheduleConfig,
     "trainer": TrainerConfig,
 }
-"""Sections with settings that a recipe may decide: those declared with ``auto``."""
+"""Sections with settings that a recipe can set: those declared with ``auto``."""
 
 
 def _open_settings() -> Iterator[tuple[str, str, str, object, object]]:
-    """Recipe key, section, field, the value that leaves it open, and the default."""
+    """Yield recipe key, section, field, the value that leaves it open, and the default."""
     for section, schema in FILLED.items():
         for f in fields(schema):
             if f.metadata["auto"] is not ...:
@@ -38,8 +38,8 @@ RECIPE_KEYS = frozenset({*(key for key, *_ in OPEN), "body", "layers", "source"}
 
 
 def recipe_of(encoder: EncoderConfig, strategy: Strategy) -> Section:
-    """The hyperparameters for an encoder with a strategy: the encoder's recipe for the strategy, then the
-    strategy's own.
+    """Return the hyperparameters of an encoder with a strategy: the encoder's recipe for the strategy, then
+    the strategy's own.
 
     Raises:
         HarnessError: a key that recipes cannot set.
@@ -54,15 +54,15 @@ def recipe_of(encoder: EncoderConfig, strategy: Strategy) -> Section:
 
 
 def fill(given: Mapping[str, object], recipe: Mapping[str, object]) -> dict[str, Section]:
-    """The sections of :data:`FILLED` without open settings: given values stay, then the recipe's, then the
-    defaults.
+    """Return the sections of :data:`FILLED` with all settings filled: configured values take precedence over
+    the recipe, and the recipe over the defaults.
 
     Args:
         given: a configuration whose sections have been checked.
         recipe: from :func:`recipe_of`.
 
     Raises:
-        HarnessError: a value of the recipe of the wrong type or range.
+        HarnessError: the recipe has a value of the wrong type or range.
     """
     out = {name: section_or_empty(name, given[name]) for name in FILLED}
     for key, section, name, left_open, default in OPEN:
@@ -77,16 +77,17 @@ def fill(given: Mapping[str, object], recipe: Mapping[str, object]) -> dict[str,
 def choose_body(
     given: Mapping[str, object], recipe: Mapping[str, object], task: TaskConfig, *, over_features: bool
 ) -> Section:
-    """The body's section: as given, else the recipe's, else the task's over features and none for fine-tuning.
+    """Return the body's section: as configured, else from the recipe, else the task's body over features, or
+    no body for fine-tuning.
 
     Args:
         given: the section ``body`` of the configuration.
         recipe: from :func:`recipe_of`.
-        task: names the body over features.
-        over_features: the encoder serves as features or a table, or cannot combine two texts.
+        task: defines the body over features.
+        over_features: the encoder provides features or is a table, or it cannot combine two texts.
 
     Raises:
-        HarnessError: there is no such body.
+        HarnessError: the body does not exist.
     """
     if given["name"] != "auto":
         return _without_defaults(given)
@@ -98,21 +99,21 @@ def choose_body(
 
 
 def must_join(task: TaskConfig) -> bool:
-    """Whether the task's body over features combines two texts, so that some part of the network has to."""
+    """Whether the task's body over features combines two texts, so that some part of the network must."""
     exists = (_group_folder("body") / f"{task.feature_body}.yaml").is_file()
     return exists and bool(load_group("body", task.feature_body).get("joins_texts"))
 
 
 def _without_defaults(body: Mapping[str, object]) -> Section:
-    """Without the option that is a body's default, so that giving it makes no other cell."""
+    """Drop the option that equals the default, so that setting it explicitly does not change the cell id."""
     return {k: v for k, v in body.items() if (k, v) != ("features", "before")}
 
 
 def load_group(group: str, name: str) -> Section:
-    """An option of a configuration group as plain data, from the installed configuration.
+    """Load an option of a configuration group as plain data, from the installed configuration.
 
     Raises:
-        HarnessError: there is no such option.
+        HarnessError: the option does not exist.
     """
     return copy.deepcopy(_loaded(group, name))
 

@@ -1,7 +1,7 @@
-"""From a composed configuration to a cell: what exactly will run, under which identity, and whether at all.
+"""Resolve a composed configuration to a cell: what runs, its identity, and the reason if it is skipped.
 
-Torch-free: the driver of a sweep resolves hundreds of cells before anything heavy is imported. Encoder,
-strategy, task and recipe are parsed here, once; everything else receives them in typed form.
+Does not import torch, because a sweep resolves hundreds of cells before it imports anything heavy. Encoder,
+strategy, task and recipe are parsed only here; all other code receives them in typed form.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from harness.strategies.strategy import Strategy
 from harness.task import Task
 
 DEFAULTS = {"body": "auto", "optimizer": "adamw", "schedule": "auto", "trainer": "default"}
-"""Options of the groups that a variant is compared with."""
+"""Default options of the groups, with which a variant is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What decides how open settings are filled.
+    """Parsed sections that determine how open settings are filled.
 
     Attributes:
         encoder, strategy, task: parsed; ``adapt`` of the strategy is resolved.
         recipe: of the encoder for the strategy.
         over_features: the default body is the task's network over features.
-        truncate: the task reads the first window of a text only.
+        truncate: the task uses only the first window of a text.
     """
 
     encoder: EncoderConfig
@@ -59,7 +59,7 @@ class Parts:
     truncate: bool
 
     def sections(self, given: Mapping[str, object]) -> dict[str, Section]:
-        """Body, optimizer, schedule and trainer with every open setting filled."""
+        """Return body, optimizer, schedule and trainer with all open settings filled."""
         out = fill(given, self.recipe)
         _check_windows(out["trainer"], truncate=self.truncate)
         body = choose_body(_section(given, "body"), self.recipe, self.task, over_features=self.over_features)
@@ -67,14 +67,14 @@ class Parts:
 
 
 def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> Cell:
-    """Resolve one configuration, composed or stored.
+    """Resolve a configuration, either composed or stored.
 
     Args:
         config: the configuration as plain data.
-        overrides: what was given on the command line (``key=value``), for the variant's name.
+        overrides: command-line overrides (``key=value``), for the name of the variant.
 
     Raises:
-        HarnessError: names the key, the value and the fix; no data have been read or written.
+        HarnessError: names the key, the value and the fix. Raised before any data are read or written.
     """
     _need_groups(config)
     given = check(config)
@@ -141,14 +141,15 @@ def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task) -> 
 def _resolve_encoder(
     encoder: EncoderConfig, recipe: Mapping[str, object], *, features: bool
 ) -> EncoderConfig:
-    """Choose layers and the treatment of pairs where they are open; a mix has options only where there is
-    one."""
+    """Fill ``layers`` and ``pairs`` if they are open, and drop the options of the mix if there is none."""
     if encoder.layers == "auto":
         encoder = replace(encoder, layers=_recipe_layers(recipe))
     if encoder.pairs == "auto":
         encoder = replace(encoder, pairs="joint" if encoder.joint and not features else "separate")
     if encoder.pairs == "joint" and not encoder.joint:
-        raise HarnessError(f"encoder.pairs=joint: {encoder.name} reads one text at a time, valid: separate")
+        raise HarnessError(
+            f"encoder.pairs=joint: {encoder.name} reads one text at a time; set encoder.pairs=separate"
+        )
     return replace(encoder, mix=None) if encoder.layers == "top" else encoder
 
 
@@ -160,7 +161,7 @@ def _recipe_layers(recipe: Mapping[str, object]) -> str | tuple[int, ...]:
 
 
 def _component_sections(given: Mapping[str, object], parts: Parts) -> dict[str, Section]:
-    """Encoder, strategy and task as plain data, with their resolved fields."""
+    """Return encoder, strategy and task as plain data, with their resolved fields."""
     encoder, strategy, task = parts.encoder, parts.strategy, parts.task
     apart = {"encoder": ("mix",), "strategy": ("adapt", "unfreeze"), "task": ()}
     out = {
@@ -184,15 +185,15 @@ def _component_sections(given: Mapping[str, object], parts: Parts) -> dict[str, 
 def _check_patience(trainer: Section) -> None:
     if trainer["select"] == "last" and isinstance(trainer["patience"], int):
         raise HarnessError(
-            f"trainer.patience={trainer['patience']}: trainer.select=last runs all epochs and takes the last "
-            "one; leave patience out or give trainer.select=best"
+            f"trainer.patience={trainer['patience']}: trainer.select=last runs all epochs and uses the last "
+            "one; remove patience or set trainer.select=best"
         )
 
 
 def _check_windows(trainer: Section, *, truncate: bool) -> None:
     length, stride = trainer["max_length"], trainer["stride"]
     if truncate:
-        trainer["stride"] = 0  # texts are cut: there are no windows
+        trainer["stride"] = 0  # texts are truncated, so there are no windows
     elif isinstance(length, int) and isinstance(stride, int) and stride >= length:
         raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={length}")
 
@@ -205,12 +206,12 @@ def _folder(results_dir: Path, parts: Parts, identifier: str) -> Path:
 
 
 def variant(resolved: Mapping[str, object], parts: Parts, overrides: Sequence[str]) -> Section:
-    """Settings that distinguish a cell from the default one of the same encoder, strategy and task.
+    """Return the settings that differ from the default cell of the same encoder, strategy and task.
 
     Args:
         resolved: the configuration of the cell.
-        parts: its parts.
-        overrides: given on the command line.
+        parts: its parsed sections.
+        overrides: command-line overrides.
     """
     default = parts.sections(_default_sections())
     out: Section = {}
@@ -270,8 +271,8 @@ def _need_groups(config: Mapping[str, object]) -> None:
     for group in GROUPS:
         section = config.get(group)
         if not isinstance(section, Mapping):
-            raise HarnessError(f"{group}: nothing is chosen; add {group}=NAME (see `harness list`)")
+            raise HarnessError(f"{group}: no option is selected; add {group}=NAME (see `harness list`)")
         if group != "trainer" and section.get("name") in (None, "", "???"):
-            raise HarnessError(f"{group}.name is missing: give {group}.name=NAME")
+            raise HarnessError(f"{group}.name is missing: set {group}.name=NAME")
         if group in ("encoder", "task") and section.get("path") == "???":
-            raise HarnessError(f"{group}.path is missing: give {group}.path=PATH")
+            raise HarnessError(f"{group}.path is missing: set {group}.path=PATH")

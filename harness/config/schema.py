@@ -1,7 +1,7 @@
-"""Checking a composed configuration: every value is converted to its type, or refused with its key.
+"""Check a composed configuration: each value is converted to its type or rejected with its key.
 
-Text given for a number (``lr='1e-5'``) becomes the number; anything else of the wrong type is an error before
-any data are read. The sections and their checks are the dataclasses of :mod:`harness.records.parts`.
+Numbers given as text (``lr='1e-5'``) are converted; any other value of the wrong type is an error before any
+data are read. The sections and their checks are the dataclasses of :mod:`harness.records.parts`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SECTIONS: dict[str, type] = {
     "trainer": TrainerConfig,
     "logger": LoggerConfig,
 }
-"""Sections whose keys are all known. ``encoder``, ``strategy``, ``body`` and ``task`` are parsed by their own
-packages, since components bring options of their own."""
+"""Sections with a fixed set of keys. ``encoder``, ``strategy``, ``body`` and ``task`` are parsed by their
+packages, since components define further options."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopLevel(RunOptions):
-    """Keys that stand in no section."""
+    """Keys outside of sections."""
 
     seed: int = setting(number(low=0, high=2**32 - 1, whole=True), 0)
     results_dir: str = setting(text, "results")
@@ -33,7 +33,8 @@ class TopLevel(RunOptions):
 
 
 def check(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a copy of ``config`` in which all keys of :class:`TopLevel` and :data:`SECTIONS` have their type.
+    """Return a copy of ``config`` in which all keys of :class:`TopLevel` and :data:`SECTIONS` have the
+    declared type.
 
     Raises:
         HarnessError: a value of the wrong type or range, or an unknown key in one of these sections.
@@ -41,7 +42,7 @@ def check(config: Mapping[str, object]) -> dict[str, object]:
     out = {**config, **checked(TopLevel, config, extra=True)}
     for name, schema in SECTIONS.items():
         values = section_or_empty(name, config.get(name))
-        known = {f.name for f in fields(schema)}
-        refuse_secrets([f"{name}.{key}={value}" for key, value in values.items() if key not in known])
+        declared = {f.name for f in fields(schema)}
+        refuse_secrets([f"{name}.{key}={value}" for key, value in values.items() if key not in declared])
         out[name] = checked(schema, values, section=name)
     return out

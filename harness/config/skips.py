@@ -1,4 +1,4 @@
-"""Cells that make no sense or equal others: the reasons, found in the resolved configuration alone."""
+"""Reasons to skip cells that are meaningless or equal to others, based on the resolved configuration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from harness.strategies.strategy import Strategy
 def reason_to_skip(
     encoder: EncoderConfig, strategy: Strategy, body: BodyConfig, *, n_texts: int, must_join: bool
 ) -> str | None:
-    """Why the cell makes no sense or equals another one; None when it should run.
+    """Return why the cell is meaningless or equal to another one; None if it should run.
 
     Args:
-        encoder, strategy, body: resolved.
+        encoder, strategy, body: resolved sections.
         n_texts: texts per example.
-        must_join: the task relates the tokens of its two texts, so that one part of the network has to see
-            both.
+        must_join: the task relates the tokens of its two texts, so that some part of the network must combine
+            them.
     """
     return _encoder_reason(encoder, strategy, body) or _body_reason(
         encoder, body, n_texts=n_texts, must_join=must_join

@@ -1,9 +1,9 @@
 """A cache of folders on disk: built once under a lock, complete or absent, bounded in size.
 
-A folder is built under a temporary name, its files are flushed to disk and their sizes and checksums recorded,
-and it is renamed. A process killed at any moment leaves either nothing or a temporary folder that the next
-builder removes. Evicting a
-folder that another process has mapped is harmless: the mapping keeps the data alive.
+A folder is built under a temporary name, its files are flushed to disk and their sizes and checksums
+recorded, and it is renamed. A process killed at any moment leaves either nothing or a temporary folder that
+the next builder removes. Evicting a folder that another process has mapped is harmless: the mapping keeps
+the data alive.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Store:
         return self.root / key, False
 
     def read(self, key: str, build: Callable[[Path], None], reader: Callable[[Path], T]) -> tuple[T, bool]:
-        """Return ``reader(folder)`` for the folder of ``key``; rebuild it if it was evicted or damaged meanwhile.
+        """Return ``reader(folder)`` for the folder of ``key``; rebuild it if it was evicted or damaged
+        meanwhile.
 
         Returns:
             the result of the reader, and whether the folder was a cache hit.

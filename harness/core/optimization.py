@@ -17,8 +17,9 @@ def lr_factor(schedule: str, position: float, *, warmup: float, total: float, re
     """Factor of the learning rate at ``position``.
 
     ``position``, ``warmup`` and ``total`` have the same unit: steps, or shares of a budget. The factor rises
-    linearly over ``warmup`` and is then ``constant``, ``linear`` (to 0 at ``total``) or ``cosine`` (half a period, to
-    0). ``slanted`` is the triangle of Howard & Ruder 2018 (equation 3): from 1/32 up to 1 and back to 1/32.
+    linearly over ``warmup`` and is then ``constant``, ``linear`` (to 0 at ``total``) or ``cosine`` (half a
+    period, to 0). ``slanted`` is the triangle of Howard & Ruder 2018 (equation 3): from 1/32 up to 1 and
+    back to 1/32.
 
     With warmup=10 and total=110, ``linear`` gives 0.5 at position 5, 1 at 10 and 0.5 at 60.
 
@@ -49,6 +50,7 @@ def lr_factor(schedule: str, position: float, *, warmup: float, total: float, re
 
 
 def split_weight_decay(parameters: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Trainable parameters with and without weight decay: matrices, and vectors (biases and scales of norms)."""
+    """Trainable parameters with and without weight decay: matrices, and vectors (biases and scales of
+    norms)."""
     trainable = [p for p in parameters if p.requires_grad]
     return [p for p in trainable if p.ndim >= 2], [p for p in trainable if p.ndim < 2]

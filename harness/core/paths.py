@@ -10,7 +10,8 @@ from harness.errors import HarnessError
 
 
 def conf_dir() -> Path:
-    """Return the ``conf`` folder: inside the package when installed from a wheel, beside it in an editable install.
+    """Return the ``conf`` folder: inside the package when installed from a wheel, beside it in an editable
+    install.
 
     Raises:
         HarnessError: the installation has none.

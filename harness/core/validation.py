@@ -1,4 +1,4 @@
-"""Checks of single values and of sections: each returns the typed value or raises an error that names the key.
+"""Checks of values and of sections: each returns the typed value or raises an error that names the key.
 
 A section is a dataclass whose fields are declared with :func:`setting`, so that the type, the check and the
 default of a key are in one place::
@@ -8,7 +8,7 @@ default of a key are in one place::
         hours: int = setting(number(low=0, whole=True), 1)
 
     checked(Clock, {"hours": "2"}, section="clock")  # {"hours": 2}
-    checked(Clock, {"hour": 2}, section="clock")     # HarnessError: clock.hour: unknown key, did you mean hours?
+    checked(Clock, {"hour": 2}, section="clock")     # clock.hour: unknown key, did you mean hours?
 """
 
 from __future__ import annotations

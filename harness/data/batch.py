@@ -14,7 +14,7 @@ from harness.data.text import Example
 from harness.data.tokens import TokenBatch, TokenizedWindow, pad_stack
 
 Collatable = tuple[int, Example, Sequence[tuple[TokenizedWindow, ...]], Sequence[Mapping[str, np.ndarray]]]
-"""Data set row, example, its aligned rows, the targets of each."""
+"""Row in the data set, example, its aligned windows, and the targets of each window."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,8 @@ class Batch:
     Attributes:
         tokens: one batch of rows (a single text, or a pair encoded jointly), or two that are aligned row by
             row (a pair encoded separately: row i of ``tokens[0]`` belongs to row i of ``tokens[1]``).
-        targets: the task's arrays, one row each, padded with :data:`IGNORE_INDEX`; empty when predicting.
+        targets: arrays of the task, one entry per row, padded with
+            :data:`IGNORE_INDEX`; empty when predicting.
         examples: the N examples, in the order of their rows.
         row_example: (B,) Long; position in ``examples`` of each row.
     """
@@ -37,17 +38,15 @@ class Batch:
     @classmethod
     def collate(
         cls,
-        items: Sequence[
-            tuple[int, Example, Sequence[tuple[TokenizedWindow, ...]], Sequence[Mapping[str, np.ndarray]]]
-        ],
+        items: Sequence[Collatable],
         *,
         pad: Mapping[str, float] | None = None,
     ) -> Batch:
         """Join whole examples.
 
         Args:
-            items: for each example its data set row, itself, its aligned rows (a tuple of one or two
-                :class:`TokenizedWindow` a window) and the targets of each of these rows.
+            items: for each example its row in the data set, the example, its aligned rows (per window a
+                tuple of one or two :class:`TokenizedWindow`) and the targets of each of these rows.
             pad: fill values of the encoder's inputs.
         """
         rows = [pair for _, _, pairs, _ in items for pair in pairs]
@@ -63,13 +62,14 @@ class Batch:
 
     @property
     def groups(self) -> list[list[int]]:
-        """For each example the numbers of its rows, in the order of its windows."""
+        """Row numbers of each example, in the order of its windows."""
         out: list[list[int]] = [[] for _ in self.examples]
         for row, example in enumerate(self.row_example.tolist()):
             out[example].append(row)
         return out
 
     def to(self, device: torch.device | str) -> Batch:
+        """Return a copy with all tensors on ``device``."""
         return Batch(
             tokens=tuple(u.to(device) for u in self.tokens),
             targets={k: v.to(device) for k, v in self.targets.items()},

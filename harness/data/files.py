@@ -1,7 +1,7 @@
-"""Text files: encodings, byte order marks, line ends and compression.
+"""Text files: encodings, byte order marks, line endings and compression.
 
-Everything that reads text uses :func:`open_text`, so the same data with Windows line ends, with a byte order
-mark or gzipped give the same text and the same :func:`fingerprint`.
+All text is read with :func:`open_text`, so that the same data with Windows line endings, a byte order mark or
+gzip compression give the same text and the same :func:`fingerprint`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARKS = (
 )
 _ASCII = bytes(range(0x80))
 _MAX_NON_ASCII = 0.3
-"""A text that is not UTF-8 is taken for Latin-1 only up to this share of non-ASCII bytes."""
+"""A text that is not UTF-8 is read as Latin-1 only up to this share of non-ASCII bytes."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -43,7 +43,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(data: bytes, *, path: Path, encoding: str = "auto", notes: list[str] | None = None) -> str:
-    """Decode ``data`` to text without a byte order mark, with a line feed at the end of each line.
+    """Decode ``data`` to text without a byte order mark and with line feeds as line endings.
 
     Args:
         data: the file's bytes.
@@ -56,7 +56,7 @@ def decode(data: bytes, *, path: Path, encoding: str = "auto", notes: list[str] 
     """
     text = _auto(data, path, notes) if encoding == "auto" else _strict(data, path, encoding)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    # carriage returns are line ends only in a text without line feeds (old Mac files)
+    # carriage returns end lines only in a text without line feeds (old Mac files)
     return text if "\n" in text else text.replace("\r", "\n")
 
 
@@ -67,8 +67,8 @@ def open_text(path: Path, *, encoding: str = "auto", notes: list[str] | None = N
 
 
 def fingerprint(path: Path) -> str:
-    """Hex digest of a file's content. Line ends, byte order mark and compression of a text do not change it;
-    binary files are hashed as they are."""
+    """Return the SHA-256 of a file's content as hex, independent of a text's line endings, byte order mark
+    and compression; binary files are hashed unchanged."""
     data = read_bytes(path)
     if b"\0" not in data:
         data = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
@@ -87,10 +87,10 @@ def _auto(data: bytes, path: Path, notes: list[str] | None) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
         head = data[: 1 << 20]
-        beyond = len(head.translate(None, _ASCII)) / len(head)
-        if beyond > _MAX_NON_ASCII:
+        share = len(head.translate(None, _ASCII)) / len(head)
+        if share > _MAX_NON_ASCII:
             raise HarnessError(
-                f"{path}: neither UTF-8 nor, with {beyond:.0%} non-ASCII bytes, Latin-1; set its encoding, "
+                f"{path}: neither UTF-8 nor, with {share:.0%} non-ASCII bytes, Latin-1; set its encoding, "
                 "such as task.encoding=cp949, gb18030, shift_jis, cp1251"
             ) from None
         if notes is not None:
@@ -113,7 +113,7 @@ def _strict(data: bytes, path: Path, encoding: str) -> str:
 
 
 def near(path: Path) -> str:
-    """What is in the folder of a missing file, as the end of an error message."""
+    """Describe the folder of a missing file, as the end of an error message."""
     parent = path.parent
     if not parent.is_dir():
         return f" (nor a folder {parent})"

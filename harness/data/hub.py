@@ -1,7 +1,7 @@
-"""Data sets of the Hugging Face hub as tables, loaded with ``datasets``, which is imported only when needed.
+"""Load data sets of the Hugging Face hub as tables with ``datasets``, which is imported only when needed.
 
-A data set that still has a loading script is read from the Parquet export that the hub keeps of it
-(``revision="refs/convert/parquet"``), so no code of a data set is ever executed.
+A data set with a loading script is read from the hub's Parquet export (``revision="refs/convert/parquet"``),
+so that the code of a data set is never executed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def load_hub(
 
     Args:
         dataset: id on the hub, ``owner/name``.
-        splits: the data set's own split for each role (``{"train": "train", "dev": "validation"}``); None =
-            the usual names that exist.
+        splits: name of the split for each role (``{"train": "train", "dev": "validation"}``); None =
+            the usual names.
         config: the data set's configuration, if it has several.
         revision: branch, tag or commit.
 
@@ -79,12 +79,12 @@ def _is_script(error: Exception) -> bool:
 
 
 def _readable(dataset: str, error: Exception) -> HarnessError:
-    """One message for the many errors of the hub, the network and the cache."""
+    """Convert the many errors of the hub, the network and the cache to one message."""
     lines = str(error).strip().splitlines()
     cause = f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
     return HarnessError(
-        f"hub data set {dataset} could not be loaded ({cause}). Without the hub, download it elsewhere "
-        "and give its files: task.path=FOLDER, or task.train=FILE task.test=FILE"
+        f"hub data set {dataset} could not be loaded ({cause}). Without access to the hub, download it on "
+        "another machine and set its files: task.path=FOLDER, or task.train=FILE task.test=FILE"
     )
 
 

@@ -1,6 +1,6 @@
-"""Cutting a missing split from train, and taking a subset of a split.
+"""Cut missing splits from train, and take subsets of a split.
 
-All functions order the examples by a hash of seed and position. So the choice does not depend on the machine
+All functions order the examples by a hash of seed and position, so the choice does not depend on the machine
 or on a library's random generator, and a larger subset always contains a smaller one.
 """
 
@@ -52,7 +52,7 @@ def cut(
     if not 0 < fraction < 1:
         raise HarnessError(f"cannot cut a split of fraction {fraction}: it must be between 0 and 1")
     if len(examples) < 2:
-        raise HarnessError(f"cannot cut a split from {len(examples)} example(s): give its file")
+        raise HarnessError(f"cannot cut a split from {len(examples)} example(s): set its file")
     if group is not None:
         return _divide(examples, _whole_groups(examples, fraction, seed, group), [])
     target = max(1, round(fraction * len(examples)))
@@ -81,13 +81,13 @@ def complete(
     stratify: Key[T] | None = None,
     train_size: int | None = None,
 ) -> dict[str, list[T]]:
-    """All three splits: missing ones are cut from train, test first; then train is reduced to ``train_size``.
+    """Return all three splits: missing ones are cut from train, test first; then train is reduced.
 
     Args:
-        read: by role, train at least.
+        read: examples by role, with train at least.
         no_dev: leave dev empty.
-        fractions: of train, by role.
-        seed: of the cut.
+        fractions: fraction of train to cut, by role.
+        seed: seed of the cut.
         notes: receives a sentence about each split that was cut.
         stratify: class of an example, if cuts and the smaller train are stratified.
         train_size: number of training examples, see :func:`smaller`; None = all.
@@ -110,19 +110,19 @@ def complete(
 def smaller(
     train: Sequence[T], size: int | None, seed: int, *, notes: list[str], stratify: Key[T] | None = None
 ) -> list[T]:
-    """``size`` examples of ``train`` in the order of the data, all when None; a larger size contains all
-    smaller ones.
+    """Return ``size`` examples of ``train`` in the order of the data, or all if None. A larger subset
+    contains all smaller ones.
 
     Args:
         train: the training examples after dev and test were cut.
         size: number of examples to keep.
-        seed: of the choice; it is the same for all seeds of a cell.
-        notes: receives a sentence when examples are left out.
+        seed: seed of the choice, the same for all seeds of a cell.
+        notes: receives a sentence if examples are left out.
         stratify: class of an example. Each class is represented as soon as there are as many examples as
             classes; beyond that the classes keep their shares to within one example.
 
     Raises:
-        HarnessError: ``size`` is less than one, or more than there are.
+        HarnessError: ``size`` is less than one or more than the number of examples.
     """
     if size is None:
         return list(train)
@@ -147,16 +147,16 @@ def _interleaved(order: Sequence[int], classes: Sequence[Hashable]) -> list[int]
     Example: classes a a a a b b in the order 0..5 have the keys 0, 1/4, 2/4, 3/4, 0, 1/2 and give the order
     0 4 1 2 5 3, that is a b a a b a.
     """
-    total, met = Counter(classes), Counter[Hashable]()
+    total, seen = Counter(classes), Counter[Hashable]()
     key = {}
     for rank, i in enumerate(order):
-        key[i] = (met[classes[i]] / total[classes[i]], rank)
-        met[classes[i]] += 1
+        key[i] = (seen[classes[i]] / total[classes[i]], rank)
+        seen[classes[i]] += 1
     return sorted(order, key=key.__getitem__)
 
 
 def limit(examples: Sequence[T], n: int | None, seed: int = 0) -> list[T]:
-    """At most ``n`` examples: a seeded sample in the order of the data; all when None.
+    """Return at most ``n`` examples, a seeded sample in the order of the data; all if None.
 
     A larger limit contains every smaller one.
 
@@ -211,7 +211,7 @@ def _whole_groups(examples: Sequence[T], fraction: float, seed: int, group: Key[
     for i, example in enumerate(examples):
         members[group(example)].append(i)
     if len(members) < 2:
-        raise HarnessError("cannot cut a split by groups: all examples are in one group; give its file")
+        raise HarnessError("cannot cut a split by groups: all examples are in one group; set its file")
     target = fraction * len(examples)
     groups = list(members.values())
     taken: set[int] = set()

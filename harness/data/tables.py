@@ -1,8 +1,7 @@
 """Rows of labelled data from csv, tsv, jsonl, json, Parquet, Arrow and plain ``label text`` files.
 
-Values are kept as the file has them: no text is taken for a missing value, no label for a number. tsv files
-are read without quoting, as GLUE-style data are written; csv files with doubled quotes and quoted line breaks
-(RFC 4180).
+Values are not converted: a text is never read as a missing value, nor a label as a number. tsv files are read
+without quoting, as in GLUE; csv files with doubled quotes and quoted line breaks (RFC 4180).
 
 Parquet and Arrow files are memory-mapped by pyarrow and ``datasets``. Text formats are parsed here, because
 the readers of ``datasets`` (pandas and pyarrow) change data without notice: they turn the texts ``NA`` and
@@ -47,9 +46,9 @@ class DataTable:
     Attributes:
         source: for messages: the file's path or the data set's id and split.
         columns: names in the order of the file.
-        rows: one dict a row; strings from text files, JSON values else.
-        at: where each row stands in its source, counted from 1: a line or a row, as ``unit`` says.
-        names: class names of columns that hold their numbers.
+        rows: one dict per row, with strings from text files and JSON values from other formats.
+        at: position of each row in its source, counted from 1, in ``unit`` (line or row).
+        names: class names of the columns with class numbers.
     """
 
     source: str
@@ -60,7 +59,7 @@ class DataTable:
     names: dict[str, list[str]] = field(default_factory=dict)
 
     def where(self, row: int) -> str:
-        """Source and place of a row (counted from 0), for messages."""
+        """Return source and position of a row (counted from 0), for messages."""
         return f"{self.source}, {self.unit} {self.at[row]}"
 
     def __len__(self) -> int:
@@ -72,12 +71,12 @@ class ReadOptions:
     """How files are read.
 
     Attributes:
-        format: one of :data:`FORMATS`; None = from the name's ending and, failing that, the content.
+        format: one of :data:`FORMATS`; None = from the file name's suffix, else from the content.
         encoding: see :func:`harness.data.files.decode`.
-        quoting: whether quotes are marks rather than text; None = yes in csv, no in tsv.
-        delimiter: of csv and tsv; None = as the format says.
-        columns: names of the columns of a csv or tsv without a header line.
-        has_header: whether a first row is a header although ``columns`` are given.
+        quoting: whether quotes enclose fields; None = in csv but not in tsv.
+        delimiter: of csv and tsv; None = comma or tab.
+        columns: column names of a csv or tsv without a header line.
+        has_header: whether a first row is a header although ``columns`` are set.
     """
 
     format: str | None = None
@@ -89,21 +88,21 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise HarnessError(f"format {self.format!r} is not known; {did_you_mean(self.format, FORMATS)}")
+            raise HarnessError(f"format {self.format!r} is unknown; {did_you_mean(self.format, FORMATS)}")
         if self.delimiter is not None and len(self.delimiter) != 1:
-            raise HarnessError(f"delimiter {self.delimiter!r}: give one character")
+            raise HarnessError(f"delimiter {self.delimiter!r}: expected one character")
 
 
 def read_table(path: Path, how: ReadOptions | None = None, *, notes: list[str] | None = None) -> DataTable:
-    """All rows of a file (``.gz`` too).
+    """Read all rows of a file, which may be compressed (``.gz``).
 
     Args:
         path: the file.
         how: options.
-        notes: gets sentences about what was assumed (an encoding).
+        notes: receives sentences about assumptions (the encoding).
 
     Raises:
-        HarnessError: names file, line and what is wrong with it.
+        HarnessError: names the file, the line and the problem.
     """
     how = how or ReadOptions()
     binary = how.format or _by_name(path)
@@ -125,7 +124,7 @@ def _by_name(path: Path) -> str | None:
 
 
 def _sniff(text: str, how: ReadOptions) -> str:
-    """Format of a text whose name says nothing."""
+    """Guess the format of a text without a known suffix."""
     first = next((line for line in text.split("\n") if line.strip()), "")
     if first.startswith(FASTTEXT):
         return "fasttext"
@@ -174,7 +173,7 @@ def _quoted(text: str, path: Path, delimiter: str) -> Iterator[tuple[int, list[s
             start = reader.line_num + 1
     except csv.Error as e:
         raise HarnessError(
-            f"{path}: the row that begins in line {start} is not well quoted ({e}); double the quotes inside "
+            f"{path}: the row that begins in line {start} has invalid quotes ({e}); double the quotes inside "
             "quoted fields, or read quotes as text with task.quoting=false"
         ) from None
     finally:
@@ -187,7 +186,7 @@ def _unquoted(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that hold something, with their numbers."""
+    """Yield the non-blank lines with their numbers."""
     for at, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield at, line
@@ -195,11 +194,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _names(header: list[str], path: Path) -> list[str]:
     names = [cell.strip() or f"column_{i}" for i, cell in enumerate(header, start=1)]
-    double = [n for i, n in enumerate(names) if n in names[:i]]
-    if double:
+    duplicates = [n for i, n in enumerate(names) if n in names[:i]]
+    if duplicates:
         raise HarnessError(
-            f"{path}: two columns are named {double[0]!r}; without a header line, name the columns: "
-            "columns=[label,text]"
+            f"{path}: two columns are named {duplicates[0]!r}; without a header line, set their "
+            "names: columns=[label,text]"
         )
     return names
 
@@ -209,7 +208,7 @@ def _fit(cells: list[str], columns: list[str], path: Path, at: int) -> list[str]
         return cells[: len(columns)]
     if len(cells) != len(columns):
         raise HarnessError(
-            f"{path}, line {at}: {len(cells)} field(s) where the columns are {len(columns)} "
+            f"{path}, line {at}: {len(cells)} field(s), expected {len(columns)} "
             f"({', '.join(columns)}); check the delimiter and the quotes of this line"
         )
     return cells
@@ -276,7 +275,7 @@ def _fasttext(text: str, path: Path, how: ReadOptions) -> DataTable:
         if len(labels) != 1 or not words[0].startswith(FASTTEXT):
             what = f"{len(labels)} labels ({' '.join(labels)})" if labels else "no label"
             raise HarnessError(
-                f"{path}, line {at}: {what}; each line is one {FASTTEXT}NAME, a blank and the text"
+                f"{path}, line {at}: {what}; each line is one {FASTTEXT}NAME, a space and the text"
             )
         table.rows.append({"label": labels[0].removeprefix(FASTTEXT), "text": " ".join(words[1:])})
         table.at.append(at)
@@ -294,13 +293,13 @@ def _parquet(path: Path, data: bytes | None = None) -> DataTable:
     except (pyarrow.ArrowInvalid, OSError) as e:
         raise HarnessError(f"{path}: not a Parquet file ({e})") from None
     names: dict[str, list[str]] = {}
-    if b"huggingface" in (table.schema.metadata or {}):  # an export of the hub: it names its classes
+    if b"huggingface" in (table.schema.metadata or {}):  # exported by the hub, with class names
         from datasets import Features
 
         try:
             names = class_names(Features.from_arrow_schema(table.schema))
         except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
-            names = {}  # metadata of a version that this one cannot read
+            names = {}  # written by an incompatible version of datasets
     rows = table.to_pylist()
     return DataTable(str(path), table.column_names, rows, list(range(1, len(rows) + 1)), "row", names)
 
@@ -312,17 +311,17 @@ def _arrow(path: Path) -> DataTable:
     try:
         data = Dataset.from_file(str(path))  # memory-mapped
     except (pyarrow.ArrowInvalid, OSError, ValueError) as e:
-        raise HarnessError(f"{path}: not an Arrow file as datasets writes them ({e})") from None
+        raise HarnessError(f"{path}: not an Arrow file of the datasets library ({e})") from None
     rows = data.to_list()
     at = list(range(1, len(rows) + 1))
     return DataTable(str(path), list(data.column_names), rows, at, "row", class_names(data.features))
 
 
 def class_names(features: Mapping[str, object]) -> dict[str, list[str]]:
-    """Names of the classes of each column of numbered classes, or of lists of them."""
+    """Return the class names of each column of class numbers, or of lists of class numbers."""
     inner = {column: getattr(feature, "feature", feature) for column, feature in features.items()}
     names = {column: getattr(feature, "names", None) for column, feature in inner.items()}
-    return {column: list(found) for column, found in names.items() if found}
+    return {column: list(classes) for column, classes in names.items() if classes}
 
 
 _READERS: dict[str, Callable[[str, Path, ReadOptions], DataTable]] = {

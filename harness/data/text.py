@@ -1,14 +1,14 @@
 """Texts, their words, and examples.
 
-One word splitter serves every task over raw text, so that word-level encoders, sub-word encoders and spans
-all speak of the same words. Tagging data bring their own words: :meth:`Text.from_words`. In both cases a
+All tasks over raw text use one word splitter, so that word-level encoders, subword encoders and spans refer
+to the same words. Tagging data are already tokenized: :meth:`Text.from_words`. In both cases a
 :class:`Text` is a string and the character span of each word in it; nothing else is needed to align any
 encoder's tokens with words.
 
 The splitter keeps what GloVe's and word2vec's vocabularies keep (hyphenated words, abbreviations with
-periods, English clitics such as *n't* and *'s* on their own) and splits off other punctuation; before Hangul
-all of it. Combining marks stay with their letter, Han characters stand alone, format characters such as a
-zero-width space separate and belong to no word.
+periods, English clitics such as *n't* and *'s* as separate words) and splits off other punctuation; before
+Hangul, all punctuation. Combining marks stay with their letter, each Han character is a word, and format
+characters such as a zero-width space separate words and belong to none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import regex
 
 _LETTER = r"[\p{L}\p{M}\p{N}_--\p{Han}]"
-# case is ignored here alone: ignoring it everywhere makes the splitter twelve times slower
+# case is ignored only here: ignoring it everywhere makes the splitter twelve times slower
 _CLITIC = r"(?i:s|re|ve|ll|d|m)"
 _WORD = regex.compile(
     rf"""
@@ -31,7 +31,7 @@ _WORD = regex.compile(
     # well-known, O'Brien; but 서울-부산 is two words
     | {_LETTER}+(?:(?!['’]{_CLITIC}\b|[-'’·]\p{{Hangul}})[-'’·\u00AD\u200C\u200D]{_LETTER}+)*
     | \p{{Han}}\p{{M}}*
-    | \.{{2,}} | -{{2,}} | `` | ''                      # runs that vocabularies hold as one word
+    | \.{{2,}} | -{{2,}} | `` | ''                      # runs that are one word in vocabularies
     | (?![\s\p{{Cc}}\p{{Cf}}])\X
     """,
     regex.VERBOSE | regex.VERSION1,
@@ -39,7 +39,7 @@ _WORD = regex.compile(
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """Character spans ``(start, end)`` of the words of ``text``, in order, never empty, never overlapping."""
+    """Return the character spans ``(start, end)`` of the words: in order, non-empty, not overlapping."""
     return [m.span() for m in _WORD.finditer(text)]
 
 
@@ -56,11 +56,12 @@ class Text:
 
     @classmethod
     def from_string(cls, text: str) -> Text:
+        """Split a string into words."""
         return cls(text, tuple(split_words(text)))
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> Text:
-        """Words joined by one space each; sub-word encoders tokenise the joined string."""
+        """Join words by single spaces; subword encoders tokenise the joined string."""
         spans, at = [], 0
         for word in words:
             spans.append((at, at + len(word)))
@@ -69,7 +70,8 @@ class Text:
 
     @property
     def words(self) -> list[str]:
-        return [self.text[a:b] for a, b in self.spans]
+        """The words as strings."""
+        return [self.text[start:end] for start, end in self.spans]
 
     def __len__(self) -> int:
         """Number of words."""
@@ -83,7 +85,7 @@ class Example:
     Attributes:
         id: unique within its split; predictions are keyed by it.
         texts: one text, or two for pairs (first/second, question/context).
-        gold: the task's own gold value; anything ``json.dumps`` takes.
+        gold: the gold value of the task; JSON-serialisable.
         tags: slices of the leaderboard this example belongs to.
     """
 

@@ -32,7 +32,8 @@ class Cell:
         variant: resolved settings that differ from the defaults of this encoder, strategy and task.
         skip: the reason to skip it, or None.
         files: content fingerprints of the files of ``encoder`` and ``task``.
-        sources: signature (:func:`harness.core.fingerprint.signature`) of each file when it was fingerprinted.
+        sources: signature (:func:`harness.core.fingerprint.signature`) of each file when it was
+            fingerprinted.
         resolved: the same configuration as plain data, only for storing, hashing and showing it.
     """
 

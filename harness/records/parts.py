@@ -1,7 +1,7 @@
 """Typed sections of a resolved configuration: task, optimizer, schedule, trainer, logger and run options.
 
-Each field declares its check (:func:`harness.core.validation.setting`); the files in ``conf`` contain the same
-defaults and explain each key.
+Each field declares its check (:func:`harness.core.validation.setting`); the files in ``conf`` contain the
+same defaults and explain each key.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class StoredCounts:
 
 def write_predictions(folder: Path, splits: PredictedSplits, *, task: Task | None = None) -> Summary:
     """Write ``predictions.parquet`` with columns split, id, gold, prediction (JSON), scores (list of float),
-    extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.HasExampleStats`; null without
-    a task that counts); written under a temporary name, then renamed."""
+    extra (JSON), tags (list of text), counts (list of float, see :class:`harness.task.HasExampleStats`; null
+    without a task that counts); written under a temporary name, then renamed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

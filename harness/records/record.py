@@ -233,7 +233,8 @@ def _typed(schema: type, values: object) -> dict[str, Any]:
 
 
 def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
-    """Yield the folder and record of each cell below ``results``, in path order; a HarnessError if damaged."""
+    """Yield the folder and record of each cell below ``results``, in path order; a HarnessError if
+    damaged."""
     for path in sorted(results.glob(f"*/*/*/*/seed-*/{RECORD}")):
         try:
             yield path.parent, read_record(path.parent)

@@ -1,4 +1,4 @@
-"""Text stays text on its way through Hydra's parser."""
+"""Text values are unchanged by Hydra's parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.config.overrides import quote_text, split_values
 
 
 def parse(argument: str) -> list[Any]:
-    """The values Hydra reads from one argument after it was quoted."""
+    """Return the values that Hydra reads from one argument after quoting."""
     override = OverridesParser.create().parse_override(quote_text([argument])[0])
     if override.is_sweep_override():
         return [o.rpartition("=")[2].strip("'") for o in override.sweep_string_iterator()]
@@ -26,19 +26,21 @@ def parse(argument: str) -> list[Any]:
 @pytest.mark.parametrize(
     "key", ["task.name", "name", "encoder.path", "task.language", "++task.train", "task"]
 )
-def test_o13_names_that_look_like_numbers_stay_text(key: str, text: str) -> None:
+def test_names_that_look_like_numbers_stay_text(key: str, text: str) -> None:
+    """A data set called 2014 or a path called 1e-5 must not become a number."""
     assert parse(f"{key}={text}") == [text]
 
 
 @pytest.mark.parametrize(
     "value", ["runs/epoch=1-step=2.ckpt", "a b", "a: b", "c:\\d", "it's", 'say "x"', "a\\"]
 )
-def test_o04_paths_of_any_characters(value: str) -> None:
+def test_paths_of_any_characters(value: str) -> None:
+    """Lightning's checkpoint names contain equals signs, which Hydra rejects in unquoted values."""
     assert parse(f"encoder.path={value}") == [value]
 
 
 @pytest.mark.parametrize("value", ["'runs/epoch=1.ckpt'", '"runs/epoch=1.ckpt"'])
-def test_o04_quotes_of_the_users_own_are_kept(value: str) -> None:
+def test_values_that_are_already_quoted_are_not_quoted_again(value: str) -> None:
     assert parse(f"encoder.path={value}") == ["runs/epoch=1.ckpt"]
 
 
@@ -62,7 +64,7 @@ def test_a_sweep_of_text_stays_text() -> None:
         *("task.name=choice(a,b)", "encoder.path=glob(*)", "task.label=1", "task.text=0"),
     ],
 )
-def test_the_rest_is_left_to_hydra(argument: str) -> None:
+def test_all_other_arguments_are_unchanged(argument: str) -> None:
     assert quote_text([argument]) == [argument]
 
 
@@ -74,7 +76,7 @@ def test_interpolations_still_interpolate() -> None:
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1))
-def test_any_text_without_structure_survives(text: str) -> None:
+def test_any_text_without_hydra_syntax_is_unchanged(text: str) -> None:
     structured = (
         text != text.strip()
         or text[0] in "'\"[{"

@@ -1,4 +1,4 @@
-"""From configuration to cell: types, recipes, reasons to skip, identity, variants, folders."""
+"""Resolving a configuration to a cell: types, recipes, skips, identity, variants, folders."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from tests.helpers.cells import composed, make_cell
 BERT = ["encoder=mini_bert", "task=mini_topic"]
 
 
-def test_recipe_fills_what_was_left_open_and_what_is_given_wins(tmp_path: Path) -> None:
+def test_recipe_fills_open_settings_and_configured_values_take_precedence(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25")
     assert cell.optimizer.lr == 0.25
-    given = make_cell(tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25", "optimizer.lr=0.5")
-    assert given.optimizer.lr == 0.5
-    assert given.variant["optimizer.lr"] == 0.5
+    configured = make_cell(
+        tmp_path, *BERT, "strategy=full", "encoder.recipe.full.lr=0.25", "optimizer.lr=0.5"
+    )
+    assert configured.optimizer.lr == 0.5
+    assert configured.variant["optimizer.lr"] == 0.5
 
 
-def test_unknown_recipe_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_recipe_key_is_rejected_with_the_closest(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"recipe.full.epoch.*did you mean epochs"):
         make_cell(tmp_path, *BERT, "strategy=full", "+encoder.recipe.full.epoch=3")
 
@@ -44,7 +46,7 @@ def test_unknown_recipe_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
         (["strategy=frozen", "task=mini_qa", "body=none", "encoder.pairs=joint"], "none"),
     ],
 )
-def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str], body: str) -> None:
+def test_default_body_is_that_of_the_papers(tmp_path: Path, overrides: list[str], body: str) -> None:
     assert make_cell(tmp_path, "encoder=mini_bert", *overrides).body.name == body
 
 
@@ -60,7 +62,9 @@ def test_default_body_is_what_the_papers_use(tmp_path: Path, overrides: list[str
         (["encoder=mini_bert", "strategy=frozen", "+strategy.layer_decay=0.9"], "no layers"),
     ],
 )
-def test_senseless_and_equal_cells_are_skipped(tmp_path: Path, overrides: list[str], reason: str) -> None:
+def test_meaningless_and_duplicate_cells_are_skipped(
+    tmp_path: Path, overrides: list[str], reason: str
+) -> None:
     skip = make_cell(tmp_path, *overrides).skip
     assert skip is not None
     assert reason in skip
@@ -70,22 +74,22 @@ def cell(tmp_path: Path, *more: str) -> Cell:
     return make_cell(tmp_path, *BERT, "strategy=full", *more)
 
 
-def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
-    here = cell(tmp_path)
+def test_id_does_not_depend_on_paths_seeds_or_devices(tmp_path: Path) -> None:
+    reference = cell(tmp_path)
     for same in (
         cell(tmp_path / "elsewhere"),
         cell(tmp_path, "seed=5"),
         cell(tmp_path, "trainer.threads=1"),
         cell(tmp_path, "trainer.accelerator=cpu"),
         cell(tmp_path, "trainer.eval_batch_size=3"),
-        cell(tmp_path, "trainer.stride=3"),  # a classified text is cut, not windowed
+        cell(tmp_path, "trainer.stride=3"),  # a text to classify is truncated, not windowed
         cell(tmp_path, "+strategy.relative_lr=1"),
         cell(tmp_path, "strategy.layer_decay=1.0"),
         cell(tmp_path, "logger=csv"),
-        cell(tmp_path, f"optimizer.lr={here.optimizer.lr}"),
+        cell(tmp_path, f"optimizer.lr={reference.optimizer.lr}"),
         cell(tmp_path, "timeout=100"),
     ):
-        assert same.id == here.id
+        assert same.id == reference.id
     assert cell(tmp_path, "seed=5").folder.name == "seed-5"
 
 
@@ -106,14 +110,14 @@ def test_identity_does_not_know_places_seeds_or_devices(tmp_path: Path) -> None:
         "trainer.select=last",
     ],
 )
-def test_identity_knows_what_can_change_the_result(tmp_path: Path, override: str) -> None:
+def test_id_depends_on_all_that_can_change_the_result(tmp_path: Path, override: str) -> None:
     assert cell(tmp_path, override).id != cell(tmp_path).id
 
 
-def test_identity_knows_the_content_of_the_data_and_not_its_line_ends(tmp_path: Path) -> None:
-    """Case D04."""
+def test_id_depends_on_the_content_of_the_data_but_not_on_line_endings(tmp_path: Path) -> None:
+    """The same data with Windows line endings must give the same cell."""
 
-    def of(content: str) -> str:
+    def id_of(content: str) -> str:
         file = tmp_path / "train.csv"
         file.write_bytes(content.encode())
         more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
@@ -121,11 +125,11 @@ def test_identity_knows_the_content_of_the_data_and_not_its_line_ends(tmp_path: 
         return make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task).id
 
     text = "text,label\ngood,pos\nbad,neg\n"
-    assert of(text) == of(text.replace("\n", "\r\n"))
-    assert of(text) != of(text.replace("good", "fine"))
+    assert id_of(text) == id_of(text.replace("\n", "\r\n"))
+    assert id_of(text) != id_of(text.replace("good", "fine"))
 
 
-def test_variant_names_what_differs(tmp_path: Path) -> None:
+def test_variant_contains_the_settings_that_differ(tmp_path: Path) -> None:
     assert cell(tmp_path).variant == {}
     changed = cell(tmp_path, "optimizer.lr=0.5", "trainer.dropout=0.3", "strategy.layer_decay=0.9", "seed=3")
     assert changed.variant == {
@@ -167,26 +171,26 @@ def test_variant_names_what_differs(tmp_path: Path) -> None:
         ("strategy.transfer", "nothing_at_all", "nothing"),
     ],
 )
-def test_values_of_the_wrong_kind_are_refused_with_their_key(
+def test_values_of_the_wrong_type_are_rejected_with_their_key(
     tmp_path: Path, key: str, value: str, word: str
 ) -> None:
-    """Case O13: a rate is a number or the run is refused before any data are read."""
+    """A value of the wrong type must fail before any data are read."""
     with pytest.raises(HarnessError, match=word) as caught:
         cell(tmp_path, f"{key}={value}")
     assert key in str(caught.value)
 
 
-def test_a_rate_given_as_text_is_a_number(tmp_path: Path) -> None:
+def test_a_learning_rate_given_as_text_is_converted(tmp_path: Path) -> None:
     assert cell(tmp_path, "optimizer.lr='1e-5'").optimizer.lr == 1e-5
 
 
-def test_unknown_option_of_a_part_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_option_of_a_component_is_rejected_with_the_closest(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"dev_fractoin.*did you mean dev_fraction"):
         cell(tmp_path, "+task.dev_fractoin=0.2")
 
 
-def test_folders_of_hostile_names_are_short_and_distinct() -> None:
-    """Case O06."""
+def test_folders_of_unsafe_names_are_short_and_distinct() -> None:
+    """Long, non-ASCII and path-like names must not exceed the file system's limits or share a folder."""
     names = ["x" * 300 + "_1", "x" * 300 + "_2", "실험" * 60, "a/b", "a b", "../up", ".hidden_size", "a=b"]
     slugs = [slug(n) for n in names]
     assert len(set(slugs)) == len(names)
@@ -195,22 +199,22 @@ def test_folders_of_hostile_names_are_short_and_distinct() -> None:
     assert slug("bert_base-uncased.v1") == "bert_base-uncased.v1"
 
 
-def test_hostile_names_reach_the_folder(tmp_path: Path) -> None:
-    """Case O06."""
+def test_unsafe_names_give_valid_cell_folders(tmp_path: Path) -> None:
+    """A long task name must not exceed the file system's limit."""
     folders = {cell(tmp_path, f"task.name='{name}'").folder for name in ("실험" * 60, "실험" * 61, "y" * 300)}
     assert len(folders) == 3
     assert all(len(part.encode()) <= 255 for f in folders for part in f.parts)
 
 
-def test_missing_groups_and_names_say_what_to_give(tmp_path: Path) -> None:
+def test_missing_groups_and_names_are_errors_that_name_the_fix(tmp_path: Path) -> None:
     config: dict[str, Any] = composed(*BERT)
-    with pytest.raises(HarnessError, match="encoder: nothing is chosen"):
+    with pytest.raises(HarnessError, match="encoder: no option is selected"):
         prepare({**config, "encoder": None})
     with pytest.raises(HarnessError, match=r"encoder.path is not set"):
         make_cell(tmp_path, "encoder=bert", "task=mini_topic", "strategy=full")
 
 
-def test_tables_are_told_from_encoders_with_layers() -> None:
+def test_embedding_tables_are_distinguished_from_encoders_with_layers() -> None:
     table, model = {"table": True, "_target_": "t.load"}, {"name": "bert", "_target_": "b.load"}
     assert EncoderConfig.parse(table).table
     assert not EncoderConfig.parse(model).table
@@ -220,7 +224,7 @@ def test_tables_are_told_from_encoders_with_layers() -> None:
     assert mixed.has_table
 
 
-def test_only_places_at_the_top_of_a_group_are_places() -> None:
+def test_only_top_level_path_keys_are_left_out_of_the_identity() -> None:
     one = {"hub": {"splits": {"train": "train", "test": "test"}}, "path": "/a", "dev": None}
     other = {"hub": {"splits": {"train": "test", "test": "train"}}, "path": "/b", "dev": None}
     assert identity(one, group="task") != identity(other, group="task")
@@ -231,7 +235,7 @@ def test_only_places_at_the_top_of_a_group_are_places() -> None:
     assert identity({"lr": 1}, group="strategy") == identity({"lr": 1.0}, group="strategy")
 
 
-def test_how_a_file_is_read_is_part_of_the_identity(tmp_path: Path) -> None:
+def test_the_file_format_is_part_of_the_identity(tmp_path: Path) -> None:
     ids = []
     for ending in (".csv", ".tsv"):
         file = tmp_path / f"data{ending}"
@@ -242,17 +246,17 @@ def test_how_a_file_is_read_is_part_of_the_identity(tmp_path: Path) -> None:
     assert ids[0] != ids[1]
 
 
-def test_joint_pairs_need_an_encoder_that_joins(tmp_path: Path) -> None:
+def test_joint_pairs_need_an_encoder_that_supports_them(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"encoder.pairs=joint.*one text at a time"):
         make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", "task=mini_qa", "encoder.pairs=joint")
 
 
-def test_windows_that_cannot_step_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_stride_not_below_max_length_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"trainer.stride=64: must be less than trainer.max_length=32"):
         make_cell(tmp_path, "encoder=mini_bert", "strategy=full", "task=mini_ner", "trainer.max_length=32")
 
 
-def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path) -> None:
+def test_patience_null_disables_early_stopping_despite_the_recipe(tmp_path: Path) -> None:
     over = ["encoder=mini_static", "task=mini_topic", "strategy=frozen", "encoder.recipe.frozen.patience=5"]
     by_recipe = make_cell(tmp_path, *over)
     never = make_cell(tmp_path, *over, "trainer.patience=null")
@@ -262,8 +266,8 @@ def test_patience_null_never_stops_early_whatever_the_recipe_says(tmp_path: Path
     assert never.variant["trainer.patience"] is None
 
 
-def test_names_are_text_however_they_are_written(tmp_path: Path) -> None:
-    """Case O13."""
+def test_numeric_names_in_a_configuration_become_text(tmp_path: Path) -> None:
+    """YAML reads a name such as 2014 as a number."""
     config = composed(*BERT, "strategy=full", f"results_dir={tmp_path}")
     config["task"]["name"], config["encoder"]["name"] = 2014, 7
     prepared = prepare(config)
@@ -288,7 +292,7 @@ def test_a_table_takes_no_joint_pairs(tmp_path: Path) -> None:
     assert "encoder.pairs=joint" in cell.skip
 
 
-def test_files_that_changed_since_a_cell_was_resolved_are_refused(tmp_path: Path) -> None:
+def test_files_changed_since_a_cell_was_resolved_are_rejected(tmp_path: Path) -> None:
     data = tmp_path / "train.csv"
     data.write_text("text,label\n" + "good day,a\nbad day,b\n" * 20)
     cell = make_cell(
@@ -296,7 +300,7 @@ def test_files_that_changed_since_a_cell_was_resolved_are_refused(tmp_path: Path
     )
     verify(cell)
     data.touch()
-    verify(cell)  # another time, the same content
+    verify(cell)  # a new modification time, the same content
     data.write_text("text,label\n" + "good day,b\nbad day,a\n" * 20)
     with pytest.raises(HarnessError, match="the task's files have changed"):
         verify(cell)

@@ -1,4 +1,4 @@
-"""The store of cached folders: concurrent, killed, damaged, bounded."""
+"""The cache of folders: concurrency, killed builders, damage, size limit."""
 
 import contextlib
 import multiprocessing as mp
@@ -23,8 +23,8 @@ def worker(root: Path, built: Path, slow: bool) -> None:
     Store(root, max_bytes=10**9).get("key", build)
 
 
-def test_concurrent_callers_build_once_and_a_killed_builder_blocks_nobody(tmp_path: Path) -> None:
-    """Case O08."""
+def test_concurrent_callers_build_once_and_a_killed_builder_does_not_block(tmp_path: Path) -> None:
+    """Parallel cells of a sweep share one feature cache, and any of them may be killed while it builds."""
     root, built = tmp_path / "store", tmp_path / "built"
     built.mkdir()
     context = mp.get_context("fork")
@@ -60,7 +60,7 @@ def test_second_call_is_a_hit_and_a_damaged_folder_is_rebuilt(tmp_path: Path) ->
     assert (hit, len(calls), (folder / "data").stat().st_size) == (False, 2, 100)
 
 
-def test_least_recently_used_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_folder_is_evicted_first(tmp_path: Path) -> None:
     store = Store(tmp_path, max_bytes=2500)
 
     def build(folder: Path) -> None:
@@ -87,14 +87,14 @@ def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert not [p for p in tmp_path.iterdir() if p.is_dir()]
 
 
-def test_files_changed_at_the_same_size_are_noticed(tmp_path: Path) -> None:
+def test_files_changed_at_the_same_size_are_detected(tmp_path: Path) -> None:
     store = Store(tmp_path, max_bytes=10**9)
     folder, _ = store.get("k", lambda f: (f / "data").write_bytes(b"z" * 5000))
     (folder / "data").write_bytes(b"z" * 2000 + b"\0" * 64 + b"z" * 2936)
     assert not store.is_complete("k")
 
 
-def test_what_cannot_be_read_is_built_again(tmp_path: Path) -> None:
+def test_unreadable_folders_are_rebuilt(tmp_path: Path) -> None:
     store, calls = Store(tmp_path, max_bytes=10**9), []
 
     def reader(folder: Path) -> str:
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_built_again(tmp_path: Path) -> None:
     assert store.read("k", lambda f: (f / "data").write_text("good"), reader) == ("good", False)
 
 
-def test_a_store_that_is_too_small_for_its_readers_still_serves_them(tmp_path: Path) -> None:
+def test_a_cache_too_small_for_its_readers_still_works(tmp_path: Path) -> None:
     def serve(number: int) -> int:
         store = Store(tmp_path, max_bytes=1500)
         for i in range(25):

@@ -9,12 +9,17 @@ import pytest
 from harness.core.files import atomic_path, write_atomic
 
 
+def _fail_halfway(path: Path) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"ne")
+        raise RuntimeError("disk")
+
+
 def test_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "data.bin"
     write_atomic(path, b"old")
-    with pytest.raises(RuntimeError, match="disk"), atomic_path(path) as temporary:
-        temporary.write_bytes(b"ne")
-        raise RuntimeError("disk")
+    with pytest.raises(RuntimeError, match="disk"):
+        _fail_halfway(path)
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
 

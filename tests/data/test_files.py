@@ -168,9 +168,9 @@ def test_columns_name_what_has_no_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "text,label\nx,1\ny\n", r"a\.csv, line 3: 1 field\(s\) where the columns are 2"),
+        ("a.csv", "text,label\nx,1\ny\n", r"a\.csv, line 3: 1 field\(s\), expected 2"),
         ("a.csv", "text,label\nx,y,1\n", r"line 2: 3 field\(s\)"),
-        ("a.csv", 'text,label\nx,1\n"open,1\ny,2\n', r"line 3 is not well quoted .* task\.quoting=false"),
+        ("a.csv", 'text,label\nx,1\n"open,1\ny,2\n', r"line 3 has invalid quotes .* task\.quoting=false"),
         ("a.csv", "a,a\n1,2\n", "two columns are named 'a'"),
         ("a.csv", " \n", "the file is empty"),
         ("a.tsv", "text\tlabel\nx\n", r"a\.tsv, line 2"),
@@ -192,7 +192,7 @@ def test_surplus_empty_fields_are_dropped(tmp_path: Path) -> None:
 def test_unknown_format_is_named() -> None:
     with pytest.raises(HarnessError, match="did you mean jsonl"):
         ReadOptions(format="jsnl")
-    with pytest.raises(HarnessError, match="give one character"):
+    with pytest.raises(HarnessError, match="expected one character"):
         ReadOptions(delimiter="||")
 
 

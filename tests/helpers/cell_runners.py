@@ -1,4 +1,4 @@
-"""Stand-ins for the engine that child processes can import: the cell's configuration says what they do."""
+"""Replacements for the training engine, importable by workers; the configuration selects their behaviour."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from harness.strategies.strategy import Strategy
 
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
+    """Return a cell with only names, trainer, logger and run options set; ``config`` as in a configuration."""
     folder = results.absolute() / "t" / "e" / "s" / name / f"seed-{seed}"
-    """A cell of which only names, trainer, logger and run options are set; ``config`` as in a configuration."""
     resolved = {
         "task": {"name": "t", "kind": "k"},
         "encoder": {"name": "e"},
@@ -51,17 +51,17 @@ def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = Non
 
 
 def act_of(cell: Cell) -> str:
-    """What the cell does; see :func:`act`."""
+    """Return the act of the cell; see :func:`act`."""
     return str(cell.resolved.get("act", "ok"))
 
 
 def with_act(cell: Cell, act: str) -> Cell:
-    """A copy of the cell that does something else."""
+    """Return a copy of the cell with another act."""
     return replace(cell, resolved={**cell.resolved, "act": act})
 
 
 def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
-    """In place of harness.config.resolve.prepare: the cell's name is its rate, its act the encoder's path."""
+    """Replace harness.config.resolve.prepare: the learning rate is the cell's name, the encoder's path its act."""
     rate = str(config["optimizer"]["lr"])
     if rate == "-1":
         raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")
@@ -78,19 +78,19 @@ def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
 
 
 def read_data(cell: Cell) -> tuple[Any, Any]:
-    """In place of harness.records.inputs.read_data: data that need a word."""
+    """Replace harness.records.inputs.read_data by data with a note."""
     return SimpleNamespace(name="t"), SimpleNamespace(notes=["dev: 10 % cut from train with seed 13"])
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:
-    """Do what its ``act`` says: one of the keys below, ``sleep:SECONDS`` with its argument."""
-    what, _, argument = act_of(cell).partition(":")
+    """Perform the cell's act: a key of ``_ACTS``, with an argument after a colon (``sleep:SECONDS``)."""
+    name, _, argument = act_of(cell).partition(":")
     progress({"phase": "train", "done": 1, "total": 2, "epoch": 1, "epochs": 1, "score": None, "message": ""})
     print(f"running {cell.id}")
     with (cell.results_dir / "runs").open("a") as f:
         f.write(f"{cell.id} {cell.seed}\n")
-    _ACTS[what](cell, argument)
-    if what == "silent":
+    _ACTS[name](cell, argument)
+    if name == "silent":
         return None  # type: ignore[return-value]
     record = Record(
         status="complete", task="t", encoder="e", strategy="s", cell=cell.id, seed=cell.seed,
@@ -113,7 +113,7 @@ def _signal(number: int) -> Callable[[Cell, str], None]:
 
 
 def _workers(cell: Cell, argument: str) -> None:
-    """A data worker that would outlive the cell by far."""
+    """Start a data worker that outlives the cell unless it is killed."""
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     (cell.folder / "worker").write_text(str(worker.pid))
     (cell.folder / "pid").write_text(str(os.getpid()))
@@ -127,13 +127,13 @@ def _environment(cell: Cell, argument: str) -> None:
 
 
 def _fill(cell: Cell, argument: str) -> None:
-    held = b"x" * (int(argument) << 20)
+    block = b"x" * (int(argument) << 20)
     time.sleep(60)
-    del held
+    del block
 
 
 def _half(cell: Cell, argument: str) -> None:
-    """Killed in the middle of writing a file."""
+    """Kill the process in the middle of writing a file."""
     os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
     write_config(cell.folder, cell.resolved)
 

@@ -1,4 +1,4 @@
-"""Composing and preparing cells in tests, as the command line does."""
+"""Compose and resolve cells in tests as the command line does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.records.cell import Cell
 
 
 def composed(*overrides: str) -> dict[str, Any]:
-    """The configuration these overrides give, as plain data."""
+    """Return the configuration for these overrides as plain data."""
     register()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         config = compose("config", overrides=["hydra/launcher=basic", *overrides])
@@ -25,6 +25,6 @@ def composed(*overrides: str) -> dict[str, Any]:
 
 
 def make_cell(folder: Path, *overrides: str) -> Cell:
-    """A prepared cell whose results and caches lie in ``folder``."""
-    places = [f"results_dir={folder / 'results'}", f"cache_dir={folder / 'cache'}"]
-    return prepare(composed(*overrides, *places), overrides=overrides)
+    """Return a resolved cell with results and caches in ``folder``."""
+    paths = [f"results_dir={folder / 'results'}", f"cache_dir={folder / 'cache'}"]
+    return prepare(composed(*overrides, *paths), overrides=overrides)

@@ -1,4 +1,4 @@
-"""Who holds a cell's folder, on this machine and on others."""
+"""Leases on cell folders, on one machine and between machines."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from harness.records import lease as module
 from harness.records.lease import LEASE, Leases, holder
 
 
-def test_one_holder_at_a_time_and_nothing_left(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_and_no_files_left(tmp_path: Path) -> None:
     first = Leases().take(tmp_path / "a")
     assert first is not None
     assert Leases().take(tmp_path / "a") is None
-    found = holder(tmp_path / "a")
-    assert found is not None
-    assert found.pid == os.getpid()
+    owner = holder(tmp_path / "a")
+    assert owner is not None
+    assert owner.pid == os.getpid()
     first.release()
     first.release()
     assert holder(tmp_path / "a") is None
     assert not list(tmp_path.rglob(LEASE))
 
 
-def test_a_dead_holder_of_this_machine_is_followed_at_once(tmp_path: Path) -> None:
+def test_the_lease_of_a_dead_process_on_this_machine_is_taken_at_once(tmp_path: Path) -> None:
     code = "import os, pathlib, sys; from harness.records.lease import Leases;"
     code += "held = Leases().take(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
@@ -45,10 +45,10 @@ def of_another_machine(folder: Path) -> Path:
     return path
 
 
-def test_another_machines_lease_is_taken_over_when_its_heart_has_stopped(tmp_path: Path) -> None:
+def test_another_machines_lease_is_taken_over_without_heartbeats(tmp_path: Path) -> None:
     of_another_machine(tmp_path)
     leases = Leases(stale=0.2)
-    assert leases.take(tmp_path) is None, "alive until it is seen not to move"
+    assert leases.take(tmp_path) is None, "counts as alive until no heartbeat is seen"
     time.sleep(0.3)
     lease = leases.take(tmp_path)
     assert lease is not None
@@ -56,7 +56,9 @@ def test_another_machines_lease_is_taken_over_when_its_heart_has_stopped(tmp_pat
     lease.release()
 
 
-def test_another_machines_lease_that_moves_is_respected_whatever_its_clock_says(tmp_path: Path) -> None:
+def test_another_machines_lease_with_heartbeats_is_respected_despite_clock_differences(
+    tmp_path: Path,
+) -> None:
     path = of_another_machine(tmp_path)
     leases = Leases(stale=0.2)
     for beat in range(3):
@@ -65,16 +67,18 @@ def test_another_machines_lease_that_moves_is_respected_whatever_its_clock_says(
         time.sleep(0.15)
 
 
-def test_status_believes_a_young_lease_of_another_machine(tmp_path: Path) -> None:
+def test_a_recent_lease_of_another_machine_counts_as_held(tmp_path: Path) -> None:
     path = of_another_machine(tmp_path)
-    found = holder(tmp_path)
-    assert found is not None
-    assert found.host == "elsewhere"
+    owner = holder(tmp_path)
+    assert owner is not None
+    assert owner.host == "elsewhere"
     os.utime(path, (1, 1))
     assert holder(tmp_path) is None
 
 
-def test_a_lease_is_renewed_when_it_is_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_renewed_after_the_heartbeat_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease = Leases().take(tmp_path)
     assert lease is not None
     os.utime(tmp_path / LEASE, (1, 1))
@@ -86,7 +90,7 @@ def test_a_lease_is_renewed_when_it_is_time(tmp_path: Path, monkeypatch: pytest.
     lease.release()
 
 
-def test_a_lease_that_was_removed_under_its_holder_does_not_remove_the_next(tmp_path: Path) -> None:
+def test_releasing_a_deleted_lease_does_not_delete_the_next_one(tmp_path: Path) -> None:
     first = Leases().take(tmp_path)
     assert first is not None
     (tmp_path / LEASE).unlink()

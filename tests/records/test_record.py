@@ -1,4 +1,4 @@
-"""The record's schema: what is written comes back, what is damaged is named."""
+"""The record's schema: round trips, and errors for damaged files."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_damaged_records_are_listed_with_the_good_ones(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         write_record(folder, record())
     (folder / "record.json").write_text('{"status": "compl')
-    found = [type(r).__name__ for _, r in iter_records(tmp_path)]
-    assert found == ["Record", "HarnessError"]
+    types = [type(r).__name__ for _, r in iter_records(tmp_path)]
+    assert types == ["Record", "HarnessError"]
 
 
-def test_a_newer_record_is_left_alone(tmp_path: Path) -> None:
+def test_a_record_of_a_newer_version_is_not_changed(tmp_path: Path) -> None:
     cell = make_cell(tmp_path, "c")
     cell.folder.mkdir(parents=True)
     write_record(cell.folder, record())
@@ -78,7 +78,7 @@ def test_a_newer_record_is_left_alone(tmp_path: Path) -> None:
     assert [p.name.split("-")[0] for p in cell.folder.iterdir()] == ["record.json.damaged"]
 
 
-def test_half_a_surrogate_pair_is_written_and_read_back(tmp_path: Path) -> None:
+def test_lone_surrogates_are_written_and_read_back(tmp_path: Path) -> None:
     text = "cut \ud83d emoji, 한국"
     example = Example(f"id {text}", (Text.from_string(text),), {"text": text}, tags=(text,))
     write_predictions(tmp_path, {"test": ([example], {example.id: Prediction(text, extra=[text])})})
@@ -89,7 +89,7 @@ def test_half_a_surrogate_pair_is_written_and_read_back(tmp_path: Path) -> None:
     assert read_record(tmp_path).reason == text
 
 
-def test_fields_that_a_later_harness_added_are_passed_over(tmp_path: Path) -> None:
+def test_fields_added_by_a_later_version_are_ignored(tmp_path: Path) -> None:
     write_record(tmp_path, Record("complete", "t", "e", "s", "c", 0))
     path = tmp_path / "record.json"
     data = json.loads(path.read_text())

@@ -171,7 +171,7 @@ def test_rerun_rejects_a_cell_whose_id_has_changed(
     keys = ("timeout", "fail_fast", "limit", "trainer", "retry", "overwrite", "dry_run")
     write_config(folder, {**config, **dict.fromkeys(keys)})
     assert harness("rerun", "1") == 2
-    assert "would be cell 2 now" in capsys.readouterr().err
+    assert "the cell id is now 2" in capsys.readouterr().err
 
 
 def test_seeds_share_a_composition_and_equal_jobs_are_one_cell(harness: Cli, tmp_path: Path) -> None:
