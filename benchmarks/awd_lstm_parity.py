@@ -1,21 +1,21 @@
-"""Our AWD-LSTM beside fastai's, with the same random weights, and our tokens beside fastai's.
+"""Compare this project's AWD-LSTM and its tokens with fastai's, using the same random weights.
 
-Needs an environment that holds fastai 2.8 and spaCy besides this project's own requirements:
+Needs an environment with fastai 2.8 and spaCy in addition to this project's requirements:
 
     python3 -m venv fastai_env
     fastai_env/bin/pip install "fastai==2.8.*" "torch>=2.6,<2.14" spacy regex safetensors filelock hydra-core
     PYTHONPATH=. fastai_env/bin/python benchmarks/awd_lstm_parity.py --lines FILE [FILE ...]
-    PYTHONPATH=. fastai_env/bin/python benchmarks/awd_lstm_parity.py --golden tests/data/awd_lstm
+    PYTHONPATH=. fastai_env/bin/python benchmarks/awd_lstm_parity.py --golden FOLDER
 
-The first prints the figures: largest differences of states, logits, pooled vectors and classifier outputs at
-the published sizes, over texts of several chunks, each by itself and in one batch; and how many of 1,000
-lines, drawn from the files with seed 0, have equal tokens. The second writes the small model, the vectors and
-the tokens that the tests compare with.
+The first command prints the largest differences of states, logits, pooled vectors and classifier outputs at
+the published sizes, for texts of several chunks, one at a time and in one batch; and how many of 1,000 lines,
+drawn from the files with seed 0, have equal tokens. The second command writes the small model, vectors and
+tokens that the tests use as reference; their FOLDER is tests/encoders/awd_lstm/data/awd_lstm.
 
-fastai's ``SentenceEncoder`` takes the rows of a batch for sorted such that those which still have text at a
-chunk's start come first. With its own padding that holds where lengths differ by whole chunks (72), not else:
-then it returns zeros for the last tokens of some short texts. So the reference is each text by itself, and the
-batch compared has lengths that differ by whole chunks.
+fastai's ``SentenceEncoder`` assumes that the rows of a batch are sorted such that rows with text at a chunk's
+start come first. With fastai's padding this holds only if lengths differ by multiples of the chunk size (72);
+otherwise it returns zeros for the last tokens of some short texts. Therefore the reference states are those
+of each text alone, and the compared batch has lengths that differ by multiples of the chunk size.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ SENTENCES = [
 ]
 
 
-def randomised(model: torch.nn.Module, *, scale: float) -> torch.nn.Module:
-    """Weights large enough for context to show, and statistics for the batch norms."""
+def randomise(model: torch.nn.Module, *, scale: float) -> torch.nn.Module:
+    """Draw weights that make states depend visibly on the context, and statistics for the batch norms."""
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if name.endswith("running_var"):
@@ -75,13 +75,13 @@ def randomised(model: torch.nn.Module, *, scale: float) -> torch.nn.Module:
 
 
 def texts(lengths: list[int], words: int) -> list[list[int]]:
-    """Ids of random texts, all beginning with xxbos, the longest first."""
+    """Draw ids of random texts that start with xxbos, the longest text first."""
     rng = random.Random(0)
     return [[2] + [rng.randrange(9, words) for _ in range(n - 1)] for n in sorted(lengths, reverse=True)]
 
 
 def chunk_padded(rows: list[list[int]]) -> torch.Tensor:
-    """As fastai's ``pad_input_chunk``: whole chunks of padding in front, the rest behind."""
+    """Pad like fastai's ``pad_input_chunk``: complete chunks of padding in front, the rest at the end."""
     width = max(map(len, rows))
     out = torch.full((len(rows), width), PAD)
     for i, row in enumerate(rows):
@@ -104,11 +104,11 @@ def right_padded(rows: list[list[int]]) -> TokenBatch:
 
 
 def fastai_models(words: int, sizes: dict[str, int], *, scale: float) -> tuple[Any, Any]:
-    """A language model and a classifier over the same encoder."""
-    lm: Any = randomised(get_language_model(AWD_LSTM, words, {**awd_lstm_lm_config, **sizes}), scale=scale)
+    """Build a language model and a classifier with the same encoder."""
+    lm: Any = randomise(get_language_model(AWD_LSTM, words, {**awd_lstm_lm_config, **sizes}), scale=scale)
     classifier = get_text_classifier(AWD_LSTM, words, 4, config={**awd_lstm_clas_config, **sizes})
     classifier[0].module.load_state_dict(lm[0].state_dict())
-    randomised(classifier[1], scale=scale)
+    randomise(classifier[1], scale=scale)
     return lm, classifier.eval()
 
 
@@ -117,24 +117,24 @@ def gap(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def alone(classifier: Any, rows: list[list[int]]) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
-    """fastai's states (S, H) of each text read by itself, and all pooled vectors and classifier outputs."""
-    read = [classifier[0](torch.tensor([row])) for row in rows]
-    pooled = torch.cat([masked_concat_pool(states, mask, CHUNK) for states, mask in read])
-    return [states[0] for states, _ in read], pooled, classifier[1].layers(pooled)
+    """Return fastai's states (S, H) of each text alone, and all pooled vectors and classifier outputs."""
+    encoded = [classifier[0](torch.tensor([row])) for row in rows]
+    pooled = torch.cat([masked_concat_pool(states, mask, CHUNK) for states, mask in encoded])
+    return [states[0] for states, _ in encoded], pooled, classifier[1].layers(pooled)
 
 
 @torch.no_grad()
 def compare(lm: Any, classifier: Any, encoder: AwdLstmEncoder, rows: list[list[int]]) -> dict[str, float]:
-    """Largest differences between fastai's numbers, of each text by itself, and ours, of one batch."""
+    """Return the largest differences between fastai's results of single texts and ours of one batch."""
     ours = encoder.eval()(right_padded(rows), all_layers=True)
     states, pooled, outputs = alone(classifier, rows)
     tokens = right_padded(rows)
-    mine = torch.cat([s[: len(r)] for s, r in zip(ours.last_hidden_state, rows, strict=True)])
-    own = pool(ours.last_hidden_state, tokens, encoder.pooling)
+    our_states = torch.cat([s[: len(r)] for s, r in zip(ours.last_hidden_state, rows, strict=True)])
+    our_pooled = pool(ours.last_hidden_state, tokens, encoder.pooling)
     even = [r for r in rows if (len(rows[0]) - len(r)) % CHUNK == 0]
     together, mask = classifier[0](chunk_padded(even))
     batch = torch.cat([t[~m] for t, m in zip(together, mask, strict=True)])
-    even_mine = torch.cat(
+    our_even_states = torch.cat(
         [s[: len(r)] for s, r in zip(ours.last_hidden_state, rows, strict=True) if r in even]
     )
     lm.reset()
@@ -142,12 +142,12 @@ def compare(lm: Any, classifier: Any, encoder: AwdLstmEncoder, rows: list[list[i
     logits = lm(square)[0]
     head = encoder.language_model()[0].eval()(square).logits[..., : logits.shape[-1]]
     return {
-        "states": gap(torch.cat(states), mine),
-        "states of a batch": gap(batch, even_mine),
-        "pooled": gap(pooled, own),
+        "states": gap(torch.cat(states), our_states),
+        "states of a batch": gap(batch, our_even_states),
+        "pooled": gap(pooled, our_pooled),
         "logits": gap(logits, head),
-        "classifier": gap(outputs, classifier[1].layers(own)),
-        "size of states": float(mine.abs().max()),
+        "classifier": gap(outputs, classifier[1].layers(our_pooled)),
+        "largest state": float(our_states.abs().max()),
     }
 
 
@@ -156,8 +156,8 @@ def same(folder: Path, rows: list[list[int]], reference: torch.Tensor) -> bool:
     return torch.equal(encoder.eval()(right_padded(rows)).last_hidden_state, reference)
 
 
-def figures(words: int) -> None:
-    """Print the differences at the published sizes, for every way a model gets from fastai to us and back."""
+def print_differences(words: int) -> None:
+    """Print the differences at the published sizes, for every way of exchanging models with fastai."""
     torch.manual_seed(0)
     lm, classifier = fastai_models(words, {}, scale=1.5)
     vocabulary = SPECIALS + [f"w{i}" for i in range(words - len(SPECIALS))]
@@ -167,9 +167,9 @@ def figures(words: int) -> None:
         (folder / "itos.pkl").write_bytes(pickle.dumps(vocabulary))
         optimizer = Adam(list(classifier.parameters()), lr=1e-3)
         sum(p.sum() for p in classifier.parameters()).backward()
-        held = {k: v.clone() for k, v in classifier.state_dict().items()}
-        optimizer.step()  # so that the file holds an optimizer's state
-        classifier.load_state_dict(held)
+        weights = {k: v.clone() for k, v in classifier.state_dict().items()}
+        optimizer.step()  # so that the file contains an optimizer state
+        classifier.load_state_dict(weights)
         file = folder / "weights.pth"
         save_model(file, lm, None)
         encoder = load(name="x", path=folder, cache_dir=folder)
@@ -178,7 +178,7 @@ def figures(words: int) -> None:
         save_model(file, classifier, optimizer)
         print("classifier with optimizer, equal:", same(folder, rows, reference))
         torch.save(lm[0].state_dict(), file)
-        print("encoder alone, equal:", same(folder, rows, reference))
+        print("encoder only, equal:", same(folder, rows, reference))
         save_model(folder / "weights.pth", lm, None)
         back, _ = load_language_model(folder)
         write_fastai(folder / "back", back.weights(), vocabulary)
@@ -190,7 +190,7 @@ def tokens(lines: list[str]) -> list[list[str]]:
     return [list(t) for t in TokenizeWithRules(SpacyTokenizer("en"))(lines)]
 
 
-def lines_of(files: list[str], most: int) -> list[str]:
+def sample_lines(files: list[str], max_lines: int) -> list[str]:
     out = []
     for file in files:
         data = Path(file).read_bytes()
@@ -199,43 +199,43 @@ def lines_of(files: list[str], most: int) -> list[str]:
         except UnicodeDecodeError:
             out += data.decode("latin-1").split("\n")
     lines = [line.strip("\r") for line in out if line.strip()]
-    return random.Random(0).sample(lines, min(most, len(lines)))
+    return random.Random(0).sample(lines, min(max_lines, len(lines)))
 
 
-def compare_tokens(files: list[str], most: int) -> None:
-    lines = lines_of(files, most)
+def compare_tokens(files: list[str], max_lines: int) -> None:
+    lines = sample_lines(files, max_lines)
     wrong = 0
-    for line, theirs in zip(lines, tokens(lines), strict=True):
+    for line, reference in zip(lines, tokens(lines), strict=True):
         ours = [BOS, *(t.text for t in fastai_tokens(line))]
-        if ours != theirs:
+        if ours != reference:
             wrong += 1
-            print("differs:", repr(line[:100]), ours[:30], theirs[:30], sep="\n  ")
+            print("differs:", repr(line[:100]), ours[:30], reference[:30], sep="\n  ")
     print(f"tokens: {len(lines) - wrong} of {len(lines)} lines equal")
 
 
 def golden(folder: Path) -> None:
-    """A small model as fastai saves it, what it computes, and fastai's tokens of :data:`SENTENCES`."""
+    """Write a small model in fastai's format, its outputs, and fastai's tokens of :data:`SENTENCES`."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    found = tokens(SENTENCES)
-    vocabulary = SPECIALS + sorted({t for ts in found for t in ts} - set(SPECIALS))
+    sentence_tokens = tokens(SENTENCES)
+    vocabulary = SPECIALS + sorted({t for ts in sentence_tokens for t in ts} - set(SPECIALS))
     lm, classifier = fastai_models(len(vocabulary), {"emb_sz": 6, "n_hid": 10}, scale=2.0)
     optimizer = Adam(list(lm.parameters()), lr=1e-3)
     sum(p.sum() for p in lm.parameters()).backward()
-    held = {k: v.clone() for k, v in lm.state_dict().items()}
-    optimizer.step()  # so that the file holds an optimizer's state
-    lm.load_state_dict(held)
+    weights = {k: v.clone() for k, v in lm.state_dict().items()}
+    optimizer.step()  # so that the file contains an optimizer state
+    lm.load_state_dict(weights)
     save_model(folder / "model.pth", lm, optimizer)
     (folder / "itos.pkl").write_bytes(pickle.dumps(vocabulary))
     numbers = {word: i for i, word in enumerate(vocabulary)}
-    rows = sorted(([numbers[t] for t in ts] for ts in found), key=len, reverse=True)
+    rows = sorted(([numbers[t] for t in ts] for ts in sentence_tokens), key=len, reverse=True)
     rows.insert(0, [2, *(rows[0][1:] * 5)][:160])
     with torch.no_grad():
         states, pooled, outputs = alone(classifier, rows)
         lm.reset()
         out = {
             "sentences": SENTENCES,
-            "tokens": found,
+            "tokens": sentence_tokens,
             "rows": rows,
             "states": [_short(s) for s in states],
             "pooled": _short(pooled),
@@ -250,11 +250,11 @@ def golden(folder: Path) -> None:
     print(compare(lm, classifier, encoder, rows))
     texts = [Text.from_string(s) for s in SENTENCES]
     ours = [rows[0].inputs[IDS].tolist() for rows in encoder.tokenizer.tokenize(texts, WindowOptions())]
-    print("ids equal:", ours == [[numbers[t] for t in ts] for ts in found])
+    print("ids equal:", ours == [[numbers[t] for t in ts] for ts in sentence_tokens])
 
 
 def _short(x: torch.Tensor) -> Any:
-    """Nested lists of eight significant digits."""
+    """Convert to nested lists, rounded to eight significant digits."""
     flat = [float(f"{v:.8g}") for v in x.double().flatten().tolist()]
     return np.array(flat).reshape(tuple(x.shape)).tolist()
 
@@ -262,17 +262,17 @@ def _short(x: torch.Tensor) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lines", nargs="*", default=[], help="text files whose lines are tokenised")
-    parser.add_argument("--most", type=int, default=1000, help="lines drawn from them")
-    parser.add_argument("--golden", type=Path, help="write the tests' golden files here, and nothing else")
-    parser.add_argument("--words", type=int, default=5000, help="size of the vocabulary")
-    given = parser.parse_args()
+    parser.add_argument("--max-lines", type=int, default=1000, help="number of lines drawn from them")
+    parser.add_argument("--golden", type=Path, help="only write the tests' golden files into this folder")
+    parser.add_argument("--words", type=int, default=5000, help="vocabulary size")
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    if given.golden:
-        golden(given.golden)
+    if args.golden:
+        golden(args.golden)
         return
-    if given.lines:
-        compare_tokens(given.lines, given.most)
-    figures(given.words)
+    if args.lines:
+        compare_tokens(args.lines, args.max_lines)
+    print_differences(args.words)
 
 
 if __name__ == "__main__":

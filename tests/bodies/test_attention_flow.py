@@ -1,4 +1,4 @@
-"""The attention-flow body: its formulas, its blindness to padding, its gradients."""
+"""The attention-flow body: equations, masking of padding, gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(length: int, segment: int) -> TokenizedWindow:
 
 
 def batch(lengths: list[int], states: list[Tensor], *, width: int = 0) -> tuple[EncoderOutput, TokenBatch]:
-    """Padded to the longest (or to ``width``) with garbage, so that a leak shows."""
+    """Pad to the longest text (or to ``width``) with large values, so that a leak of padding is visible."""
     tokens = TokenBatch.collate([row(n, 0) for n in [*lengths, width]])
     out = torch.full((len(lengths) + 1, tokens.mask.shape[1], WIDTH), 1e3)
     for i, s in enumerate(states):
@@ -65,7 +65,7 @@ def test_attributes_and_shapes(body: AttentionFlow) -> None:
     assert c.shape == (1, 7, 10)
 
 
-def test_padding_never_leaks(body: AttentionFlow) -> None:
+def test_padding_does_not_leak(body: AttentionFlow) -> None:
     torch.manual_seed(1)
     questions = [torch.randn(n, WIDTH) for n in (4, 1, 9)]
     contexts = [torch.randn(n, WIDTH) for n in (6, 12, 1)]
@@ -79,7 +79,7 @@ def test_padding_never_leaks(body: AttentionFlow) -> None:
 
 
 @pytest.mark.parametrize(("question", "context"), [(0, 4), (3, 0), (0, 0)])
-def test_a_text_without_units_gives_numbers(body: AttentionFlow, question: int, context: int) -> None:
+def test_empty_texts_give_finite_states(body: AttentionFlow, question: int, context: int) -> None:
     torch.manual_seed(2)
     given = [torch.randn(question, WIDTH)], [torch.randn(context, WIDTH)]
     alone, padded = run(body, *given), run(body, *given, width=9)
@@ -97,10 +97,10 @@ def test_attention_is_the_published_formula() -> None:
     torch.testing.assert_close(attention.similarity(u, h)[0], s)
     a = torch.softmax(s, 1) @ u[0]
     b = torch.softmax(s.max(1).values, 0) @ h[0]
-    want = torch.cat([h[0], a, h[0] * a, h[0] * b], 1)
-    every = torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 5, dtype=torch.bool)
-    got = attention(u, h, question_mask=every[0], context_mask=every[1])
-    torch.testing.assert_close(got[0], want)
+    expected = torch.cat([h[0], a, h[0] * a, h[0] * b], 1)
+    masks = torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 5, dtype=torch.bool)
+    actual = attention(u, h, question_mask=masks[0], context_mask=masks[1])
+    torch.testing.assert_close(actual[0], expected)
 
 
 def test_dropout_in_training_only(body: AttentionFlow) -> None:
@@ -128,7 +128,7 @@ def test_question_changes_the_context_states(body: AttentionFlow) -> None:
     assert (one - other).abs().max() > 1e-4
 
 
-def test_one_text_or_bad_options_are_refused(body: AttentionFlow) -> None:
+def test_single_texts_and_invalid_options_are_rejected(body: AttentionFlow) -> None:
     encoded, tokens = batch([3], [torch.randn(3, WIDTH)])
     with pytest.raises(HarnessError, match="two texts"):
         body((encoded,), (tokens,))

@@ -1,4 +1,4 @@
-"""Bodies see real tokens only, whatever stands beside them in the batch."""
+"""Bodies: masking of padding, dropout, shared weights, and the scalar mix."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def tokens_of(*lengths: int) -> TokenBatch:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_bilstm_does_not_see_padding(layers: int) -> None:
+def test_bilstm_ignores_padding(layers: int) -> None:
     torch.manual_seed(0)
     body = BiLSTM(6, hidden_size=5, layers=layers).eval()
     states = torch.randn(1, 3, 6)
@@ -40,7 +40,7 @@ def test_bilstm_shares_its_weights_over_both_texts() -> None:
     assert torch.equal(first.last_hidden_state, second.last_hidden_state)
 
 
-def test_bilstm_drops_only_in_training() -> None:
+def test_bilstm_dropout_only_in_training() -> None:
     body = BiLSTM(4, hidden_size=3, dropout=0.5)
     states = EncoderOutput(torch.randn(1, 4, 4))
     run = lambda: body((states,), (tokens_of(4),))[0].last_hidden_state  # noqa: E731
@@ -61,7 +61,7 @@ def test_no_body_is_the_identity() -> None:
     [([0, 0, 0], 1, 2.0), ([1, 2, 3], 1, 2.57521), ([1, 2, 3], 2, 5.150421)],
 )
 def test_scalar_mix_is_a_softmax(scalars: list[float], gamma: float, value: float) -> None:
-    """Case E05."""
+    """Weights are softmax(scalars), and the sum is multiplied by gamma (Peters et al. 2018, equation 1)."""
     mix = ScalarMix(3)
     mix.scalars.data, mix.gamma.data = torch.tensor(scalars, dtype=torch.float), torch.tensor(float(gamma))
     layers = torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Encoders by name, and sentences to vectors."""
+"""Loading encoders by name, and encoding sentences."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load(vectors: Path, **options: object) -> Encoder:
     return harness.load_encoder("static", vectors, cache_dir=vectors.parent / "cache", **options)
 
 
-def test_the_package_root_is_light_and_knows_its_version() -> None:
+def test_package_root_has_a_version_and_does_not_import_torch() -> None:
     code = "import sys, harness; harness.__version__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -48,7 +48,7 @@ def test_unknown_attribute_of_the_package() -> None:
         _ = harness.no_such  # type: ignore[attr-defined]
 
 
-def test_encode_gives_one_array_a_sentence_in_order(vectors: Path) -> None:
+def test_encode_returns_one_array_per_sentence_in_order(vectors: Path) -> None:
     enc = load(vectors)
     assert not enc.training
     out = enc.encode(["The cat sat", "", ["sat"], "cat cat cat cat"], batch_size=2)
@@ -71,7 +71,7 @@ def test_encode_all_layers_and_modes(vectors: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["the cat", [["the", ""]], [["the", 3]], [1], [None]])
-def test_encode_refuses_what_is_no_list_of_sentences(vectors: Path, bad: object) -> None:
+def test_encode_rejects_anything_but_a_list_of_sentences(vectors: Path, bad: object) -> None:
     with pytest.raises(HarnessError):
         load(vectors).encode(bad)  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ def test_names_options_and_files_are_checked(vectors: Path, tmp_path: Path) -> N
         harness.load_encoder("word2vec_googlenews", cache_dir=tmp_path)
 
 
-def test_a_yaml_of_three_lines(vectors: Path, tmp_path: Path) -> None:
+def test_custom_encoder_from_a_three_line_yaml(vectors: Path, tmp_path: Path) -> None:
     (tmp_path / "encoder").mkdir()
     (tmp_path / "encoder" / "mine.yaml").write_text(f"defaults: [static]\nname: mine\npath: {vectors}\n")
     config = encoder_config("mine", config_dir=tmp_path)
@@ -103,7 +103,7 @@ def test_a_yaml_of_three_lines(vectors: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["static", "glove_6b_100d", "glove_6b_300d", "glove_840b", "word2vec_googlenews"]
 )
-def test_named_configurations_are_whole(name: str) -> None:
+def test_bundled_configurations_are_complete(name: str) -> None:
     assert (conf_dir() / "encoder" / f"{name}.yaml").is_file()
     config = encoder_config(name)
     assert config["name"] == name
@@ -114,7 +114,7 @@ def test_named_configurations_are_whole(name: str) -> None:
     assert all(r["source"] for r in config["recipe"].values())
 
 
-def test_offline_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_gives_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"name": "x", "url": "http://127.0.0.1:9/v.zip", "about": {"size": "1 GB"}}
     with pytest.raises(
         HarnessError,
@@ -198,13 +198,13 @@ def test_incomplete_download_leaves_no_file(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "downloads").iterdir()] == [".v.txt.lock"]
 
 
-def test_layers_by_number_are_those_of_all(tmp_path: Path) -> None:
+def test_layers_by_number_equal_a_selection_of_all(tmp_path: Path) -> None:
     encoder = harness.load_encoder("mini_bert")
     sentences = ["Anna went home .", ["two", "words"]]
-    whole = encoder.encode(sentences, layers="all")
+    all_layers = encoder.encode(sentences, layers="all")
     for layers in (1, [0, 2], [2]):
-        for some, every in zip(encoder.encode(sentences, layers=layers), whole, strict=True):
-            assert np.array_equal(some, every[layers])
+        for selected, every in zip(encoder.encode(sentences, layers=layers), all_layers, strict=True):
+            assert np.array_equal(selected, every[layers])
     for wrong in (3, [0, -1], "mix", [True], None):
         with pytest.raises(HarnessError, match="from 0 to 2"):
             encoder.encode(sentences, layers=wrong)

@@ -1,4 +1,4 @@
-"""Results folders of made-up cells with predictions: three tasks, every kind of answer, hostile names."""
+"""Synthetic results folders with predictions: three tasks, every kind of answer, hostile names."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SYSTEMS = [
 def write(
     root: Path,
     golds: Sequence[Any],
-    told: Sequence[Any],
+    predictions: Sequence[Any],
     right: np.ndarray,
     *,
     tags: Sequence[Sequence[str]] | None = None,
     **given: Any,
 ) -> Record:
-    """A complete cell of these answers; its metric is the share that is ``right`` (N,)."""
+    """Write a complete cell with these predictions; its metric is the share of ``right`` (N,)."""
     n, share = len(golds), float(np.mean(right))
     plain: dict[str, Any] = {
         "status": "complete", "task": "t", "encoder": "e", "strategy": "full", "metric": "accuracy",
@@ -60,7 +60,7 @@ def write(
     counts = np.stack([np.ones(n), right], axis=1).astype(float)
     columns = {
         "split": ["test"] * n, "id": [f"q{i}" for i in range(n)], "gold": list(map(json.dumps, golds)),
-        "prediction": list(map(json.dumps, told)), "tags": [list(t) for t in tags or [[]] * n],
+        "prediction": list(map(json.dumps, predictions)), "tags": [list(t) for t in tags or [[]] * n],
         "counts": counts.tolist(),
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({b"counts": b'["n", "right"]'})
@@ -78,18 +78,20 @@ def labels(
     names: Sequence[str] = "abc",
     **given: Any,
 ) -> Record:
-    """A cell that labels examples, about ``level`` of them right."""
+    """Write a cell that labels examples, about ``level`` of them correctly."""
     names = "abc"
     random = np.random.default_rng([draw, seed])
     gold = [names[i % len(names)] for i in range(n)]
     right = random.random(n) < level
-    told = [g if r else names[(names.index(g) + 1) % len(names)] for g, r in zip(gold, right, strict=True)]
+    predictions = [
+        g if r else names[(names.index(g) + 1) % len(names)] for g, r in zip(gold, right, strict=True)
+    ]
     tags = [["length:short" if i % 3 else "length:long"] for i in range(n)]
-    return write(root, gold, told, right, seed=seed, tags=tags, **given)
+    return write(root, gold, predictions, right, seed=seed, tags=tags, **given)
 
 
 def grid(root: Path) -> Path:
-    """Tasks ``qa`` (texts), ``tags`` (labels of words, a hostile encoder), ``topics`` (sizes, layers)."""
+    """Write tasks ``qa`` (texts), ``tags`` (word labels, a hostile name), ``topics`` (sizes, layers)."""
     for k, (encoder, strategy, level) in enumerate(SYSTEMS):
         costs = Costs(
             train_seconds=2.0 * 4**k, encode_seconds=3.0, eval_seconds=1.0, peak_memory_mb=300, host="h"
@@ -115,17 +117,19 @@ def _answers(root: Path, level: float, *, draw: int, seed: int, **given: Any) ->
     random = np.random.default_rng([draw, seed, 1])
     right = random.random(120) < level
     gold = [{"answers": [{"text": f"answer {i}", "start": 0, "end": 8}]} for i in range(120)]
-    told = [f"answer {i}" if r else f"wrong {i} {HOSTILE if i % 9 == 0 else ''}" for i, r in enumerate(right)]
-    write(root, gold, told, right, seed=seed, **given)
+    predictions = [
+        f"answer {i}" if r else f"wrong {i} {HOSTILE if i % 9 == 0 else ''}" for i, r in enumerate(right)
+    ]
+    write(root, gold, predictions, right, seed=seed, **given)
 
 
 def _words(root: Path, level: float, *, draw: int, seed: int, **given: Any) -> None:
     random = np.random.default_rng([draw, seed, 2])
     right = random.random(120) < level
     gold = [["O", "B-PER", "I-PER", "O", "O", "B-LOC", HOSTILE if i == 3 else "O"] for i in range(120)]
-    told = [g if r else [*g[:1], "O", "B-LOC", *g[3:]] for g, r in zip(gold, right, strict=True)]
+    predictions = [g if r else [*g[:1], "O", "B-LOC", *g[3:]] for g, r in zip(gold, right, strict=True)]
     tags = [["unseen-entity" if i % 4 else "seen-entity"] for i in range(120)]
-    write(root, gold, told, right, tags=tags, seed=seed, **given)
+    write(root, gold, predictions, right, tags=tags, seed=seed, **given)
 
 
 def _sizes(root: Path, level: float, *, draw: int, seed: int, **given: Any) -> None:

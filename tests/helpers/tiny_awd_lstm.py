@@ -1,4 +1,4 @@
-"""Tiny random AWD-LSTMs, written in every format that is read."""
+"""Tiny random AWD-LSTMs, written in every supported format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ def vocabulary() -> list[str]:
 
 
 def tiny_lm(*, seed: int = 0, words: int | None = None, scale: float = 4.0) -> AwdLstmLM:
-    """6 wide, 10 within, 3 layers; weights ``scale`` times as usual, so that context shows."""
+    """Build a model with embedding size 6, hidden size 10 and 3 layers.
+
+    Embeddings are multiplied by ``scale`` and other weights by 1.5, so that the context changes the states
+    visibly.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         core = AwdLstm(Sizes(len(vocabulary()) if words is None else words, 6, 10, 3))
@@ -40,8 +44,12 @@ def tiny_lm(*, seed: int = 0, words: int | None = None, scale: float = 4.0) -> A
 
 
 def make_awd_lstm(folder: Path, kind: str = "ours", *, seed: int = 0, backwards: bool = False) -> Path:
-    """Write one of :data:`FORMATS`: ours; fastai 2's language model; its encoder alone; what ``learn.save``
-    writes of a classifier, with an optimizer's state; fastai 1's names; those of ``fwd_wt103.h5``."""
+    """Write a model in one of :data:`FORMATS`.
+
+    ``ours``: this project's format. ``fastai``: fastai 2's language model. ``encoder``: only its encoder.
+    ``learner``: a classifier saved by ``learn.save`` with the optimizer's state. ``first``: fastai 1's names.
+    ``old``: the names of ``fwd_wt103.h5``.
+    """
     lm = tiny_lm(seed=seed)
     if kind == "ours":
         return write_model(folder, lm.weights(), vocabulary(), backwards=backwards)
@@ -70,7 +78,7 @@ def make_awd_lstm(folder: Path, kind: str = "ours", *, seed: int = 0, backwards:
 
 
 def make_both(folder: Path, kind: str = "ours") -> Path:
-    """``forward`` and ``backward`` in one folder."""
+    """Write models ``forward`` and ``backward`` into one folder."""
     make_awd_lstm(folder / "forward", kind, seed=1)
     make_awd_lstm(folder / "backward", kind, seed=2, backwards=True)
     return folder
@@ -78,7 +86,7 @@ def make_both(folder: Path, kind: str = "ours") -> Path:
 
 @cache
 def awd_lstm_folder(*, both: bool = False) -> Path:
-    """A folder for the tests of this process."""
+    """Return a model folder shared by all tests of this process."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-awd-lstm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return make_both(folder) if both else make_awd_lstm(folder)

@@ -1,4 +1,4 @@
-"""A hundred sentences of three words, and the smallest sizes, for tests of pretraining."""
+"""A corpus of a hundred three-word sentences, and the smallest model sizes, for pretraining tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.pretraining.config import compose, validate_config
 
-NAMES, VERBS, THINGS = ("Ana", "Ben", "Cleo", "Dov"), ("sees", "likes", "paints"), ("it", "them", "Kiev")
+NAMES, VERBS, OBJECTS = ("Ana", "Ben", "Cleo", "Dov"), ("sees", "likes", "paints"), ("it", "them", "Kiev")
 TINY = {
     "bert": ["encoder.layers=1", "encoder.width=16", "encoder.heads=2", "encoder.feed_forward=32",
              "encoder.positions=24", "encoder.vocabulary=90", "encoder.batch_rows=8"],
@@ -24,14 +24,14 @@ ALL = TINY | {
     "fasttext": ["encoder.dim=6", "encoder.buckets=50"],
     "glove": ["encoder.dim=6", "encoder.batch=32"],
 }  # fmt: skip
-"""Every family; :data:`TINY` has those over tokens in rows."""
+"""All families; :data:`TINY` has only those trained on rows of tokens."""
 
 
 def documents(count: int = 25) -> list[list[str]]:
-    """Documents of four sentences."""
+    """Generate documents of four sentences."""
     rng = random.Random(0)
     return [
-        [f"{rng.choice(NAMES)} {rng.choice(VERBS)} {rng.choice(THINGS)} ." for _ in range(4)]
+        [f"{rng.choice(NAMES)} {rng.choice(VERBS)} {rng.choice(OBJECTS)} ." for _ in range(4)]
         for _ in range(count)
     ]
 
@@ -43,19 +43,19 @@ def write(folder: Path) -> Path:
 
 
 def arguments(family: str, *more: str, corpus: Path, output: Path) -> list[str]:
-    """Of ``harness pretrain`` for a tiny run of 20 steps."""
+    """Return the arguments of ``harness pretrain`` for a tiny run of 20 steps."""
     trainer = ["trainer.accelerator=cpu", "trainer.logger=none", "trainer.threads=1"]
     given = [f"encoder={family}", *ALL[family], "budget.steps=20", *trainer, *more]
     return [*given, f"corpus={corpus}", f"output={output}"]
 
 
 def config(family: str, *more: str, corpus: Path, output: Path) -> dict[str, Any]:
-    """The checked configuration of a tiny run of 20 steps."""
+    """Return the validated configuration of a tiny run of 20 steps."""
     return validate_config(compose(arguments(family, *more, corpus=corpus, output=output)))
 
 
 def go_away(monkeypatch: Any, *, step: int) -> None:
-    """Training ends with a RuntimeError before that step, as if the machine had gone."""
+    """Make training fail with a RuntimeError before ``step``, to simulate a crashed machine."""
     from harness.pretraining.trainer import PretrainModule
 
     original = PretrainModule.training_step

@@ -1,4 +1,4 @@
-"""Tiny random ELMo models in the published format, and a plain numpy reading of it to compare with."""
+"""Tiny random ELMo models in the published format, and a numpy reference implementation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = ElmoOptions(
 
 
 def random_weights(options: ElmoOptions, *, seed: int = 0) -> dict[str, np.ndarray]:
-    """Weights large enough for clipping and the forget gate's bias to matter."""
+    """Draw weights that are large enough for clipping and the forget gate's bias to matter."""
     draw = np.random.default_rng(seed)
     return {k: draw.normal(size=s).astype(np.float32) * 0.6 for k, s in shapes(options).items()}
 
@@ -38,7 +38,7 @@ def make_elmo(folder: Path, *, seed: int = 0, **changes: Any) -> Path:
 
 @cache
 def elmo_folder() -> Path:
-    """One that stays until the process ends."""
+    """Return a model folder that is removed when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="tiny-elmo-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return make_elmo(folder)
@@ -53,11 +53,11 @@ def clip(x: np.ndarray, bound: float | None) -> np.ndarray:
 
 
 class PlainElmo:
-    """The published mathematics word by word and step by step, in float64; keeps its state like the original.
+    """Reference implementation in float64, word by word and step by step; stateful like the original.
 
     Attributes:
-        wrong: a mistake to make: ``reset`` (states forgotten), ``forget`` (no +1), ``skip`` (turned over),
-            ``order`` (gates i, f, j, o), ``cell`` and ``proj`` (not clipped).
+        wrong: a deliberate mistake: ``reset`` (states are cleared), ``forget`` (no +1), ``skip`` (inverted
+            option), ``order`` (gates i, f, j, o), ``cell`` and ``proj`` (no clipping).
     """
 
     def __init__(self, options: ElmoOptions, weights: dict[str, np.ndarray], *, wrong: str = "") -> None:
@@ -66,7 +66,7 @@ class PlainElmo:
         self.states: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
 
     def token(self, word: str) -> np.ndarray:
-        """(P,)"""
+        """Return the context-free vector of a word, (P,)."""
         special = {"<S>": [256], "</S>": [257]}
         inner = special.get(word, list(word.encode())[:48])
         ids = ([258, *inner, 259] + [260] * 50)[:50]
@@ -85,7 +85,7 @@ class PlainElmo:
         return x @ w["CNN_proj/W_proj"] + w["CNN_proj/b_proj"]
 
     def sentence(self, words: Sequence[str], row: int) -> np.ndarray:
-        """(L + 1, words, 2 P); starts from and leaves the state of ``row``."""
+        """Return all layers of a sentence, (L + 1, words, 2 P); uses and updates the state of ``row``."""
         tokens = np.stack([self.token(w) for w in ["<S>", *words, "</S>"]])
         layers = [np.concatenate([tokens, tokens], axis=1)]
         forward, backward = tokens, tokens[::-1]

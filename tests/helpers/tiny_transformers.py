@@ -1,4 +1,4 @@
-"""Tiny random checkpoints with tokenizers, written as the hub lays them out."""
+"""Tiny random checkpoints with tokenizers, in the layout of the hub."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wordpiece_vocab() -> list[str]:
 
 
 def wordpiece(*, lower: bool = True) -> Tokenizer:
-    """BERT's tokenizer over letters and a few words."""
+    """Build a BERT tokenizer of letters and a few words."""
     vocab = {piece: i for i, piece in enumerate(wordpiece_vocab())}
     out = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     out.normalizer = normalizers.BertNormalizer(lowercase=lower)
@@ -37,7 +37,7 @@ def wordpiece(*, lower: bool = True) -> Tokenizer:
 
 
 def byte_level(*, roberta: bool = False) -> Tokenizer:
-    """Byte-level BPE: all bytes and a few merges; with RoBERTa's special tokens, or none as GPT-2."""
+    """Build a byte-level BPE of all bytes and a few merges, like RoBERTa's (special tokens) or GPT-2's."""
     specials = ["<s>", "<pad>", "</s>", "<unk>"] if roberta else ["<|endoftext|>"]
     pieces = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = [("h", "e"), ("t", "he"), ("Ġ", "the"), ("Ġ", "a"), ("u", "n"), ("r", "un"), ("Ġ", "Ġ")]
@@ -55,7 +55,7 @@ def byte_level(*, roberta: bool = False) -> Tokenizer:
 
 
 def unigram() -> Tokenizer:
-    """SentencePiece as ALBERT's: blanks become part of the next piece."""
+    """Build a SentencePiece tokenizer like ALBERT's, which attaches spaces to the next piece."""
     pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("▁", -3.0), ("▁the", -2.0)]
     pieces += [("▁a", -2.5), ("run", -4.0), *((c, -5.0) for c in ALPHABET)]
     out = Tokenizer(models.Unigram(pieces, unk_id=1))
@@ -125,7 +125,7 @@ def tiny_config(kind: str) -> Any:
 
 
 def make_checkpoint(folder: Path, kind: str = "bert", *, head: bool = False, seed: int = 0) -> Path:
-    """Write a tiny random checkpoint; ``head`` = a masked or causal language model, so without a pooler."""
+    """Write a tiny random checkpoint; ``head`` = a masked or causal language model, which has no pooler."""
     from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
     made: Any = AutoModel
@@ -142,11 +142,11 @@ def make_checkpoint(folder: Path, kind: str = "bert", *, head: bool = False, see
 def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    known = tokenizer.get_vocab()
+    vocabulary = tokenizer.get_vocab()
     names = {"pad_token": ("[PAD]", "<pad>"), "unk_token": ("[UNK]", "<unk>", "<|endoftext|>")}
     config: dict[str, Any] = {"model_max_length": 10**30}
     for role, options in names.items():
-        found = [o for o in options if o in known]
-        if found:
-            config[role] = found[0]
+        present = [o for o in options if o in vocabulary]
+        if present:
+            config[role] = present[0]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""The leaderboard is computed from records alone and shows why a row has no score."""
+"""The leaderboard: computed from records only, with a reason for every row without a score."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def save(root: Path, *records: Record) -> Path:
 
 
 def write_plain(folder: Path, r: Record) -> None:
-    """Without waiting for the disk: for many."""
+    """Write a record without fsync, for tests with many records."""
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(asdict(r)))
 
@@ -56,9 +56,9 @@ def rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Rows:
     def run(*records: Record, options: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         save(tmp_path, *records)
         assert main([str(tmp_path), "--format", "json", *options]) == 0
-        found = json.loads(capsys.readouterr().out)["rows"]
-        assert isinstance(found, list)
-        return found
+        board_rows = json.loads(capsys.readouterr().out)["rows"]
+        assert isinstance(board_rows, list)
+        return board_rows
 
     return run
 
@@ -74,29 +74,33 @@ def test_mean_and_sample_deviation_over_seeds(rows: Rows) -> None:
     )  # fmt: skip
 
 
-def test_one_seed_has_no_spread(rows: Rows) -> None:
+def test_one_seed_has_no_standard_deviation(rows: Rows) -> None:
     assert rows(record(0.5))[0]["std"] is None
 
 
-def test_cells_are_rows_of_their_own(rows: Rows) -> None:
-    found = rows(
+def test_each_cell_is_a_row(rows: Rows) -> None:
+    board_rows = rows(
         record(0.5, cell="a"), record(0.9, cell="b", variant={"optimizer.lr": 1e-3, "body": "bilstm"})
     )
-    assert [r["variant"] for r in found] == ["body=bilstm optimizer.lr=0.001", ""]
+    assert [r["variant"] for r in board_rows] == ["body=bilstm optimizer.lr=0.001", ""]
 
 
-def test_cells_with_the_same_labels_get_their_id(rows: Rows) -> None:
+def test_cells_with_equal_labels_are_labelled_with_their_id(rows: Rows) -> None:
     assert {r["variant"] for r in rows(record(cell="aa"), record(cell="bb"))} == {"cell=aa", "cell=bb"}
 
 
 def test_nan_is_last_and_marked_diverged(rows: Rows) -> None:
-    found = rows(
+    board_rows = rows(
         record(None, encoder="x", cell="x"),
         record(0.5, encoder="y", cell="y"),
         record(0.9, encoder="z", cell="z"),
     )
-    assert [r["encoder"] for r in found] == ["z", "y", "x"]
-    assert (found[-1]["state"], found[-1]["mean"], found[-1]["diverged"]) == ("diverged", None, 1)
+    assert [r["encoder"] for r in board_rows] == ["z", "y", "x"]
+    assert (board_rows[-1]["state"], board_rows[-1]["mean"], board_rows[-1]["diverged"]) == (
+        "diverged",
+        None,
+        1,
+    )
 
 
 def test_one_diverged_seed_makes_the_row_diverged(rows: Rows) -> None:
@@ -105,12 +109,12 @@ def test_one_diverged_seed_makes_the_row_diverged(rows: Rows) -> None:
 
 
 def test_an_infinite_score_of_a_minimised_metric_is_not_best(rows: Rows) -> None:
-    found = rows(
+    board_rows = rows(
         record(float("-inf"), encoder="x", cell="x", maximize=False),
         record(3.0, encoder="y", cell="y", maximize=False),
         record(2.0, encoder="z", cell="z", maximize=False),
     )
-    assert [r["encoder"] for r in found] == ["z", "y", "x"]
+    assert [r["encoder"] for r in board_rows] == ["z", "y", "x"]
 
 
 def test_failed_cells_are_shown_with_their_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +138,7 @@ def test_failed_cells_are_shown_with_their_reason(tmp_path: Path, capsys: pytest
     assert out.index("0.6000") < out.index("0.4000") < out.index("Failed (3)") < out.index("Skipped")
 
 
-def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_always(
+def test_skipped_cells_have_rows_only_on_request_but_always_a_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skipped = [
@@ -148,9 +152,9 @@ def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_al
             place = tmp_path / f"board.{choice}"
             main([str(tmp_path), "--format", form, "--output", str(place), "--skipped", choice])
             seen[choice] = place.read_text()
-            told = seen[choice] + capsys.readouterr().err
-            assert "equals another" in told
-            assert "makes no sense" in told
+            output = seen[choice] + capsys.readouterr().err
+            assert "equals another" in output
+            assert "makes no sense" in output
         row = r"(?<!/)\bS\b(?!/)"  # not in the name of a cell
         assert len(re.findall(row, seen["show"])) > len(re.findall(row, seen["hide"])), form
     main([str(tmp_path)])
@@ -160,15 +164,13 @@ def test_skipped_cells_have_rows_only_when_asked_and_a_line_with_their_reason_al
     assert not out.startswith("u |")
 
 
-def test_select_dev_counts_what_was_tried_not_what_was_skipped() -> None:
+def test_select_dev_does_not_count_skipped_cells_as_tried() -> None:
     skipped = record(cell="c1", status="skipped", reason="makes no sense", variant={"encoder.layers": "mix"})
     ran = [record(0.5, cell="c0"), record(0.4, cell="c2", variant={"optimizer.lr": 1})]
     assert make_board([*ran, skipped], select=True).tables[0].rows[0].tried == 2
 
 
-def test_a_heading_of_markdown_has_its_bars_as_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_markdown_headings_do_not_escape_bars(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, record(encoder="a|b"))
     for options in ([], ["--cost"]):
         main([str(tmp_path), "--format", "md", *options])
@@ -187,14 +189,14 @@ def test_without_a_complete_cell_there_is_no_mean(rows: Rows) -> None:
     assert (row["mean"], row["state"], row["reason"]) == (None, "failed", "out of memory")
 
 
-def test_select_dev_never_looks_at_test(rows: Rows) -> None:
-    found = rows(
+def test_select_dev_does_not_use_test_scores(rows: Rows) -> None:
+    board_rows = rows(
         record(0.9, dev=0.5, cell="a"),
         record(0.1, dev=0.6, cell="b", variant={"optimizer.lr": 1.0}),
         record(0.3, dev=0.2, cell="d", encoder="f"),
         options=("--select", "dev"),
     )
-    assert {(r["encoder"], r["mean"], r["tried"]) for r in found} == {("e", 0.1, 2), ("f", 0.3, 1)}
+    assert {(r["encoder"], r["mean"], r["tried"]) for r in board_rows} == {("e", 0.1, 2), ("f", 0.3, 1)}
 
 
 def test_select_dev_follows_the_direction_of_the_metric(rows: Rows) -> None:
@@ -202,7 +204,7 @@ def test_select_dev_follows_the_direction_of_the_metric(rows: Rows) -> None:
     assert [r["mean"] for r in rows(low, high, options=("--select", "dev"))] == [10.0]
 
 
-def test_select_dev_without_dev_scores_keeps_all_and_says_so() -> None:
+def test_select_dev_without_dev_scores_keeps_all_rows_with_a_note() -> None:
     records = [record(cell="x"), record(cell="y", variant={"k": 1})]
     for r in records:
         r.dev = {}
@@ -210,7 +212,7 @@ def test_select_dev_without_dev_scores_keeps_all_and_says_so() -> None:
     assert [row.notes for row in board.tables[0].rows] == [["no dev score to select by"]] * 2
 
 
-def test_partial_records_are_shown_only_when_asked(
+def test_partial_records_are_shown_only_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, record(0.5), record(0.75, encoder="p", cell="p", partial=16))
@@ -223,12 +225,12 @@ def test_partial_records_are_shown_only_when_asked(
     assert out.index("0.5000") < out.index("PARTIAL: t") < out.index("0.7500")
 
 
-def test_skipped_cells_of_runs_with_a_limit_are_no_partial_records() -> None:
+def test_skipped_cells_of_runs_with_a_limit_are_not_partial_records() -> None:
     ran = [record(0.75, encoder="p", cell="p", partial=16, seed=s) for s in (0, 1)]
     ran.append(record(status="failed", encoder="q", cell="q", partial=16, reason="no"))
     skipped = record(status="skipped", encoder="s", cell="s", partial=16, reason="makes no sense")
-    told = [make_board([record(0.5), *some]).notes for some in ([*ran, skipped], ran, [skipped])]
-    assert [note.removesuffix("; --partial shows them") for (note,) in told] == [
+    notes = [make_board([record(0.5), *some]).notes for some in ([*ran, skipped], ran, [skipped])]
+    assert [note.removesuffix("; --partial shows them") for (note,) in notes] == [
         "left out: 3 partial records (run with a limit) and 1 skipped cell of runs with a limit",
         "left out: 3 partial records (run with a limit)",
         "left out: 1 skipped cell of runs with a limit",
@@ -248,7 +250,7 @@ def test_damaged_records_are_listed_not_fatal(tmp_path: Path, capsys: pytest.Cap
         )
 
 
-def test_a_copied_folder_does_not_count_as_another_seed(
+def test_copied_folder_does_not_count_as_another_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, record(0.5, cell="000"))
@@ -262,13 +264,13 @@ def test_a_copied_folder_does_not_count_as_another_seed(
     captured = capsys.readouterr()
     (row,) = json.loads(captured.out)["rows"]
     assert (row["n"], row["mean"], row["std"]) == (2, before["mean"], before["std"])
-    told = captured.out + captured.err
+    output = captured.out + captured.err
     for copy in (seed.parent / "seed-2", tmp_path / "a_backup"):
-        assert str(copy) in told
-    assert f"{seed}: a copy" not in told
+        assert str(copy) in output
+    assert f"{seed}: a copy" not in output
 
 
-def test_different_metrics_sizes_and_versions_are_not_mixed_silently(tmp_path: Path) -> None:
+def test_different_metrics_sizes_and_versions_are_separated_or_noted(tmp_path: Path) -> None:
     other = record(cell="b", metric="f1", test={"f1": 0.3}, dev={"f1": 0.3}, n_test=10)
     version = record(cell="c", n_test=11, versions={"result.task": "2"})
     records = [record(versions={"result.task": "1"}), other, version]
@@ -284,27 +286,27 @@ def test_different_metrics_sizes_and_versions_are_not_mixed_silently(tmp_path: P
 
 
 def test_costs_of_different_hosts_are_not_compared(rows: Rows) -> None:
-    here, there = record(seed=0), record(seed=1, costs=Costs(train_seconds=9.0, host="other"))
-    assert rows(here, there)[0]["train_seconds"] is None
-    assert "2 hosts" in make_board([here, there]).tables[0].notes[0]
+    first, second = record(seed=0), record(seed=1, costs=Costs(train_seconds=9.0, host="other"))
+    assert rows(first, second)[0]["train_seconds"] is None
+    assert "2 hosts" in make_board([first, second]).tables[0].notes[0]
 
 
 def test_group_by_fields_and_settings(rows: Rows) -> None:
-    found = rows(
+    board_rows = rows(
         record(0.2, encoder="a", cell="1", variant={"optimizer.lr": 0.1}),
         record(0.4, encoder="b", cell="2", variant={"optimizer.lr": 0.1}),
         record(0.6, encoder="b", cell="3"),
         options=("--group-by", "optimizer.lr"),
     )
-    assert [(r["optimizer.lr"], r["mean"], r["n"]) for r in found] == [
+    assert [(r["optimizer.lr"], r["mean"], r["n"]) for r in board_rows] == [
         ("-", pytest.approx(0.6), 1),
         ("0.1", pytest.approx(0.3), 2),
     ]
-    assert [r["encoder"] for r in found] == ["b", None]
+    assert [r["encoder"] for r in board_rows] == ["b", None]
 
 
 def with_configs(root: Path, *rates: float | None, **given: Any) -> Path:
-    """Records whose cells have configurations that differ in the rate, and in no variant."""
+    """Save records whose configurations differ in the learning rate, with equal variants."""
     records = [record(0.1 * (i + 1), cell=str(i), encoder=f"e{i}", **given) for i in range(len(rates))]
     save(root, *records)
     for folder, rate in zip(sorted(root.glob("t/e/s/*/seed-*")), rates, strict=True):
@@ -314,10 +316,10 @@ def with_configs(root: Path, *rates: float | None, **given: Any) -> Path:
     return root
 
 
-def test_group_by_a_resolved_setting_that_no_variant_holds(rows: Rows, tmp_path: Path) -> None:
+def test_group_by_a_resolved_setting_that_is_in_no_variant(rows: Rows, tmp_path: Path) -> None:
     with_configs(tmp_path, 1e-3, 3e-5, None)
-    found = rows(options=("--group-by", "optimizer.lr", "body"))
-    assert {(r["optimizer.lr"], r["body"], r["mean"]) for r in found} == {
+    board_rows = rows(options=("--group-by", "optimizer.lr", "body"))
+    assert {(r["optimizer.lr"], r["body"], r["mean"]) for r in board_rows} == {
         ("0.001", "bilstm", 0.1), ("3e-05", "bilstm", 0.2), ("-", "-", 0.3),
     }  # fmt: skip
 
@@ -329,7 +331,7 @@ def test_group_by_counts_partial_records_when_they_are_shown(tmp_path: Path) -> 
         main([str(tmp_path), "--partial", "--group-by", "lr"])
 
 
-def test_a_row_that_pools_more_than_seeds_says_so() -> None:
+def test_rows_pooled_over_more_than_seeds_have_a_note() -> None:
     two = [record(0.1, seed=0), record(0.2, seed=1, encoder="f", cell="c1")]
     assert (
         make_board(two, group_by=["strategy"])
@@ -347,7 +349,7 @@ def test_a_row_that_pools_more_than_seeds_says_so() -> None:
 
 
 def sized() -> list[Record]:
-    """Two encoders on 30, 100 and all 500 examples; one never came to an end."""
+    """Build records of two encoders on 30, 100 and all 500 examples; one cell failed."""
     levels = [("a", 30, 0.2), ("a", 100, 0.4), ("a", 500, 0.8), ("b", 30, 0.1), ("b", 500, 0.9)]
     out = [
         record(score, encoder=encoder, cell=f"{encoder}{n}", seed=seed, n_train=n, data="d",
@@ -360,7 +362,7 @@ def sized() -> list[Record]:
 
 
 @pytest.mark.parametrize("fields", [["encoder"], ["strategy"], ["metric"]])
-def test_no_row_is_a_mean_over_sizes_of_the_training_set(fields: list[str]) -> None:
+def test_rows_are_never_means_over_training_set_sizes(fields: list[str]) -> None:
     (table,) = make_board(sized(), group_by=fields).tables
     for row in table.rows:
         assert len({r.n_train for r in row.complete}) <= 1
@@ -381,10 +383,10 @@ def test_variants_are_selected_within_one_training_set_size() -> None:
     assert all(row.tried == 1 for row in table.rows)
 
 
-def test_rows_that_differ_only_in_their_size_are_labelled_with_it() -> None:
-    """The size comes from a configuration file, so it is in no variant."""
-    found = make_board([record(0.5, cell=f"c{n}", n_train=n) for n in (30, 500)]).tables[0].rows
-    assert [row.labels["variant"] for row in found] == ["n_train=30", "n_train=500"]
+def test_rows_that_differ_only_in_training_set_size_are_labelled_with_it() -> None:
+    """A size from a configuration file is in no variant."""
+    board_rows = make_board([record(0.5, cell=f"c{n}", n_train=n) for n in (30, 500)]).tables[0].rows
+    assert [row.labels["variant"] for row in board_rows] == ["n_train=30", "n_train=500"]
 
 
 CONFIG: dict[str, object] = {
@@ -465,20 +467,20 @@ def test_tasks_can_be_chosen_or_given_by_their_folder(
         main([str(tmp_path), "--task", "oen"])
 
 
-def test_csv_and_json_hold_whole_counts_and_short_numbers(rows: Rows) -> None:
+def test_csv_and_json_have_integer_counts_and_rounded_numbers(rows: Rows) -> None:
     (row,) = rows(*(record(s, seed=i, parameters=11 + i) for i, s in enumerate((0.7, 0.85))))
     assert (row["mean"], row["parameters"], row["dev"]) == (0.775, 12, 0.775)
     assert isinstance(row["parameters"], int)
     assert str(row["std"]) == "0.106066"
 
 
-def test_help_promises_no_statistics_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "a 95 % confidence interval over seeds and examples" in " ".join(capsys.readouterr().out.split())
 
 
-def test_group_by_an_unknown_field_names_a_near_one(tmp_path: Path) -> None:
+def test_error_for_an_unknown_group_by_field_suggests_a_similar_one(tmp_path: Path) -> None:
     save(tmp_path, record())
     with pytest.raises(HarnessError, match="did you mean encoder"):
         main([str(tmp_path), "--group-by", "encodr"])
@@ -490,7 +492,7 @@ def test_select_and_group_by_exclude_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [False, True])
-def test_a_folder_without_records_says_what_to_do(tmp_path: Path, make: bool) -> None:
+def test_error_for_a_folder_without_records_names_the_fix(tmp_path: Path, make: bool) -> None:
     folder = tmp_path / "r"
     if make:
         folder.mkdir()
@@ -517,12 +519,12 @@ def test_hostile_names_keep_every_format_well_formed(
     assert "한국어" in out
 
 
-def test_markup_in_a_name_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_markup_in_a_name_is_not_interpreted(tmp_path: Path) -> None:
     assert "[red]e[/red] :smile:" in terminal(make_board([record(encoder="[red]e[/red] :smile:")]), width=80)
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_the_table_fits_the_screen_and_no_number_is_cut(width: int) -> None:
+def test_table_fits_the_terminal_without_truncated_numbers(width: int) -> None:
     long = "a_very_long_encoder_name_of_somebody" * 2
     records = [record(0.12345, seed=s, encoder=long, variant={"optimizer.lr": 1e-5}) for s in range(2)]
     out = terminal(make_board(records), width=width)
@@ -531,7 +533,7 @@ def test_the_table_fits_the_screen_and_no_number_is_cut(width: int) -> None:
     assert "".join(re.findall(r"[a-z_]+", out)).count("somebody") or width == 40
 
 
-def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
+def test_output_format_follows_the_suffix(tmp_path: Path) -> None:
     save(tmp_path / "r", record(0.5))
     for name, start in (
         ("x.md", "## t"),
@@ -543,7 +545,7 @@ def test_output_file_takes_its_format_from_the_suffix(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text().startswith(start)
 
 
-def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
+def test_unknown_suffix_is_rejected(tmp_path: Path) -> None:
     save(tmp_path / "r", record())
     output = tmp_path / "b.xlsx"
     with pytest.raises(HarnessError, match=r"\.md, \.csv, \.json, \.tex, \.html, \.txt, not \.xlsx"):

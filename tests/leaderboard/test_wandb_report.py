@@ -1,4 +1,4 @@
-"""Publishing to Weights & Biases: offline the files are written to a folder, online they are sent."""
+"""Publishing to Weights & Biases: offline, files are written to a folder; online, they are uploaded."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wandb(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """A stand-in for wandb and wandb_workspaces that keeps what it is told."""
-    told: list[tuple[str, Any]] = []
+    """Fake wandb and wandb_workspaces; record all calls."""
+    calls: list[tuple[str, Any]] = []
 
     class Artifact:
         def __init__(self, name: str, type: str) -> None:
-            told.append(("artifact", name))
+            calls.append(("artifact", name))
 
         @contextmanager
         def new_file(self, name: str, encoding: str) -> Iterator[io.StringIO]:
             file = io.StringIO()
             yield file
-            told.append((name, file.getvalue()))
+            calls.append((name, file.getvalue()))
 
     class Table:
         def __init__(self, columns: list[str], allow_mixed_types: bool) -> None:
@@ -55,23 +55,23 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
             self.data.append(values)
 
     run = types.SimpleNamespace(
-        log=lambda data: told.append(("log", data)), log_artifact=lambda a: told.append(("sent", a)),
-        finish=lambda: told.append(("finish", None)), url="https://site/run", entity="someone",
+        log=lambda data: calls.append(("log", data)), log_artifact=lambda a: calls.append(("sent", a)),
+        finish=lambda: calls.append(("finish", None)), url="https://site/run", entity="someone",
     )  # fmt: skip
     module = types.ModuleType("wandb")
     module.__spec__ = importlib.util.spec_from_loader("wandb", None)
-    module.init = lambda **given: told.append(("init", given)) or run  # type: ignore[attr-defined]
+    module.init = lambda **given: calls.append(("init", given)) or run  # type: ignore[attr-defined]
     module.Artifact, module.Table = Artifact, Table  # type: ignore[attr-defined]
     module.Html = lambda text, inject: text  # type: ignore[attr-defined]
     module.plot = types.SimpleNamespace(scatter=lambda *a, **k: ("scatter", a[1:], k))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
     monkeypatch.setattr(wandb_report, "offline_reason", lambda: "")
     saved = [
-        types.SimpleNamespace(save=lambda n=n: told.append(("save", n)), url=f"https://site/{n}")
+        types.SimpleNamespace(save=lambda n=n: calls.append(("save", n)), url=f"https://site/{n}")
         for n in "wr"
     ]
     monkeypatch.setattr(wandb_report, "dashboards", lambda *a, **k: tuple(saved))
-    return told
+    return calls
 
 
 def test_offline_writes_what_would_be_sent(
@@ -86,7 +86,7 @@ def test_offline_writes_what_would_be_sent(
     plan = json.loads((folder / "plan.json").read_text())
     assert (plan["entity"], plan["project"]) == ("me", "project")
     assert len(json.loads((folder / "seeds.json").read_text())) == 4
-    # what was written is no record of the board
+    # the written files are not read as records
     assert main([str(results), "--format", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
 
@@ -105,11 +105,11 @@ def test_without_a_key_or_a_server_nothing_is_sent(monkeypatch: pytest.MonkeyPat
 def test_online_sends_tables_plots_files_and_dashboards(
     results: Path, wandb: list[tuple[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    there = importlib.util.find_spec("wandb_workspaces") is not None
+    installed = importlib.util.find_spec("wandb_workspaces") is not None
     assert main([str(results), "--wandb", "project", "--output", str(tmp_path / "unused")]) == 0
-    told = dict(wandb)
-    assert told["init"]["project"] == "project"
-    assert FILES - {"plan.json"} <= set(told)
+    calls = dict(wandb)
+    assert calls["init"]["project"] == "project"
+    assert FILES - {"plan.json"} <= set(calls)
     logged = [value for key, value in wandb if key == "log"]
     assert len(logged[0]["rows"].data) == 2
     assert len(logged[0]["seeds"].data) == 4
@@ -118,16 +118,16 @@ def test_online_sends_tables_plots_files_and_dashboards(
     assert not (tmp_path / "unused").exists()
     out = capsys.readouterr().out
     assert "https://site/run" in out
-    assert ("https://site/w" in out) == there
+    assert ("https://site/w" in out) == installed
 
 
-def test_without_wandb_the_extra_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_wandb_names_the_extra(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(HarnessError, match=r"not installed; pip install 'transfer-harness\[wandb\]'"):
         main([str(results), "--wandb", "project"])
 
 
-def test_a_refusal_is_one_error(results: Path, wandb: list[tuple[str, Any]]) -> None:
+def test_server_error_gives_one_error(results: Path, wandb: list[tuple[str, Any]]) -> None:
     def refuse(**given: Any) -> None:
         raise RuntimeError("no such entity")
 
@@ -143,10 +143,10 @@ def test_a_project_needs_a_name(results: Path, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_dashboards_are_what_wandb_workspaces_takes(results: Path) -> None:
+def test_dashboards_with_the_real_wandb_workspaces(results: Path) -> None:
     pytest.importorskip("wandb_workspaces")
-    found = board.read(results)
-    made = board.make_board(found.records, configs=found.configs)
+    folder_contents = board.read(results)
+    made = board.make_board(folder_contents.records, configs=folder_contents.configs)
     workspace, report = wandb_report.dashboards(made, entity="me", project="p")
     assert [section.name for section in workspace.sections] == ["Tables", "Score and cost"]
     assert "| a | full |" in report.blocks[0].text

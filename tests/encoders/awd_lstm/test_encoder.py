@@ -1,4 +1,4 @@
-"""The AWD-LSTM encoder: fastai's numbers, dropout, directions, words it has never seen."""
+"""The AWD-LSTM encoder: parity with fastai, dropout, directions, out-of-vocabulary words."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def tiny(tmp_path: Path) -> AwdLstmEncoder:
 
 
 @torch.no_grad()
-def test_states_pooled_vectors_and_classifier_are_fastais(golden: AwdLstmEncoder) -> None:
-    """The file is fastai's, its optimizer in it; texts of up to 160 tokens, read in chunks of 72."""
+def test_states_pooled_vectors_and_classifier_equal_fastai(golden: AwdLstmEncoder) -> None:
+    """Use a file saved by fastai with its optimizer, and texts of up to 160 tokens, in chunks of 72."""
     tokens = padded(GOLDEN["rows"])
     states = golden(tokens).last_hidden_state
     for row, expected in zip(states, GOLDEN["states"], strict=True):
@@ -67,7 +67,7 @@ def test_states_pooled_vectors_and_classifier_are_fastais(golden: AwdLstmEncoder
 
 
 def classifier(weights: dict[str, Any]) -> nn.Module:
-    """fastai's: batch norm, linear, ReLU, batch norm, linear."""
+    """Build fastai's classifier: batch norm, linear, ReLU, batch norm, linear."""
     state = {k: torch.tensor(v) for k, v in weights.items()}
     first, second = state["0.2.weight"], state["1.2.weight"]
 
@@ -86,7 +86,7 @@ def classifier(weights: dict[str, Any]) -> nn.Module:
 
 
 @torch.no_grad()
-def test_logits_and_ids_are_fastais(golden: AwdLstmEncoder) -> None:
+def test_logits_and_ids_equal_fastai(golden: AwdLstmEncoder) -> None:
     model, words = golden.language_model()
     logits = model.eval()(torch.tensor([GOLDEN["rows"][1]])).logits[0, -1]
     size = len(GOLDEN["logits"])
@@ -98,7 +98,7 @@ def test_logits_and_ids_are_fastais(golden: AwdLstmEncoder) -> None:
 
 
 def test_weights_drop_in_training_only() -> None:
-    """Case U11."""
+    """Weight dropout must not change the stored weights, and must be off in eval mode."""
     layer = WeightDropLSTM(4, 5, dropout=0.5)
     raw = {k: v.clone() for k, v in layer.state_dict().items()}
     x = torch.randn(2, 7, 4)
@@ -132,7 +132,7 @@ def test_every_dropout_acts_in_training_and_none_in_eval() -> None:
     assert not torch.equal(model(ids).logits, model(ids).logits)
 
 
-def test_back_propagation_is_cut_every_72_units() -> None:
+def test_backpropagation_is_truncated_every_72_tokens() -> None:
     core = AwdLstm(Sizes(200, 6, 10, 3), Dropouts(0, 0, 0, 0, 0)).train()
     ids, lengths = torch.arange(200)[None], torch.tensor([200])
     layers = core.read(ids, lengths)
@@ -140,11 +140,11 @@ def test_back_propagation_is_cut_every_72_units() -> None:
     moved = core.table.weight.grad.abs().sum(1) > 0  # type: ignore[union-attr]
     assert moved.nonzero()[:, 0].tolist() == list(range(72, 101))
     assert torch.allclose(layers[-1], core.eval().read(ids, lengths)[-1], atol=1e-6), (
-        "the state is carried over"
+        "the state is passed on from chunk to chunk"
     )
 
 
-def test_gradient_reaches_the_end_of_a_long_text_only() -> None:
+def test_gradient_reaches_only_the_end_of_a_long_text() -> None:
     core = AwdLstm(Sizes(400, 6, 10, 3), Dropouts(0, 0, 0, 0, 0)).train()
     ids = torch.arange(300)[None].expand(2, -1)
     core.read(ids, torch.tensor([300, 100]), max_len=72)[-1][0].sum().backward()
@@ -159,8 +159,8 @@ def test_gradient_reaches_the_end_of_a_long_text_only() -> None:
 
 
 @torch.no_grad()
-def test_a_backward_model_reads_the_row_turned_round(tmp_path: Path) -> None:
-    """Case U13: xxbos, first of the row, is read last."""
+def test_backward_model_reads_the_row_in_reverse(tmp_path: Path) -> None:
+    """A backward model reads xxbos, the first token of the row, last; its states return in text order."""
     ahead = load(name="a", path=make_awd_lstm(tmp_path / "m"), cache_dir=tmp_path).eval()
     back = load(name="b", path=tmp_path / "m", cache_dir=tmp_path, backwards=True).eval()
     tokens = tokens_of(back, "the quick brown fox runs", "a fox")
@@ -178,7 +178,7 @@ def test_a_backward_model_reads_the_row_turned_round(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_both_directions_are_each_beside_the_other(tmp_path: Path) -> None:
+def test_bidirectional_states_are_concatenated(tmp_path: Path) -> None:
     both = harness.load_encoder("ulmfit_bi", path=make_both(tmp_path / "two"), cache_dir=tmp_path)
     assert isinstance(both, BidirectionalAwdLstmEncoder)
     singles = [
@@ -199,7 +199,7 @@ def test_both_directions_are_each_beside_the_other(tmp_path: Path) -> None:
     assert table(tokens_of(table, text)).last_hidden_state.shape[-1] == 12
 
 
-def test_two_vocabularies_number_the_same_units(tmp_path: Path) -> None:
+def test_two_vocabularies_share_one_tokenization(tmp_path: Path) -> None:
     make_both(tmp_path)
     words = json.loads((tmp_path / "backward" / "vocabulary.json").read_text())
     words[-6:] = words[-6:][::-1]
@@ -213,7 +213,7 @@ def test_two_vocabularies_number_the_same_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_which_unit_stands_for_a_word(tmp_path: Path, backwards: bool) -> None:
+def test_token_that_represents_a_word(tmp_path: Path, backwards: bool) -> None:
     encoder = load(name="x", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, backwards=backwards)
     text = Text.from_words(["Ana", "well-known", "RIVER", "can't"])
     (row,) = encoder.tokenizer.tokenize([text], WindowOptions())[0]
@@ -225,7 +225,7 @@ def test_which_unit_stands_for_a_word(tmp_path: Path, backwards: bool) -> None:
     assert len(table) == len(row) - 1
 
 
-def test_words_without_a_vector_start_as_the_mean_and_have_their_own(tiny: AwdLstmEncoder) -> None:
+def test_new_words_get_separate_vectors_initialised_with_the_mean(tiny: AwdLstmEncoder) -> None:
     mean = tiny.core.table.weight.detach().mean(0)
     tokens = tokens_of(tiny, "the zebra", "the gnu")
     with torch.no_grad():
@@ -241,23 +241,23 @@ def test_words_without_a_vector_start_as_the_mean_and_have_their_own(tiny: AwdLs
     )
     with torch.no_grad():
         assert torch.allclose(tiny(tokens).last_hidden_state[:2], before, atol=1e-6), (
-            "a frozen encoder stays what it was"
+            "new words must not change the states before training"
         )
     assert tiny.core.table.added is not None
-    assert tiny.core.table.added.shape == (4, 6)  # those without a name, gnu, gnus, zebra
+    assert tiny.core.table.added.shape == (4, 6)  # one for all other words, and gnu, gnus, zebra
     assert [n for n, _ in tiny.layer_groups()] == ["embeddings", "lstm_0", "lstm_1", "lstm_2"]
     report = tiny.tokenizer.coverage()
     assert (report["types"], report["types_known"], report["unknown_tokens"]) == (4, 1, 5)
 
 
-def test_pretrained_vocabulary_reads_new_words_as_xxunk(tmp_path: Path) -> None:
+def test_pretrained_vocabulary_maps_new_words_to_xxunk(tmp_path: Path) -> None:
     encoder = load(name="x", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, vocabulary="pretrained")
     encoder.restrict(["zebra"])
     assert tokens_of(encoder, "zebra").inputs["input_ids"].tolist() == [[2, 0]]
     assert encoder.core.table.added is None
 
 
-def test_fingerprint_knows_files_options_and_words(tmp_path: Path) -> None:
+def test_fingerprint_depends_on_files_options_and_words(tmp_path: Path) -> None:
     folder = make_awd_lstm(tmp_path)
     one = load(name="x", path=folder, cache_dir=tmp_path)
     prints = {one.fingerprint()}
@@ -268,7 +268,7 @@ def test_fingerprint_knows_files_options_and_words(tmp_path: Path) -> None:
     assert load(name="y", path=folder, cache_dir=tmp_path).fingerprint() in prints
 
 
-def test_scratch_has_the_published_start(tmp_path: Path) -> None:
+def test_random_init_uses_the_published_ranges(tmp_path: Path) -> None:
     folder = make_awd_lstm(tmp_path)
     encoder = load(name="x", path=folder, cache_dir=tmp_path, random_init=True)
     assert encoder.core.table.weight.abs().max() <= 0.1
@@ -284,14 +284,14 @@ def test_korean_and_an_empty_text(tiny: AwdLstmEncoder) -> None:
     assert (report["words"], report["words_known"]) == (4, 3)
 
 
-def test_a_word_is_read_at_its_own_unit(tiny: AwdLstmEncoder) -> None:
+def test_word_states_skip_marker_tokens(tiny: AwdLstmEncoder) -> None:
     tokens = tokens_of(tiny, "Ana Bank")
     with torch.no_grad():
         states = tiny.eval()(tokens).last_hidden_state
     assert torch.equal(word_states(states, tokens)[0], states[0, [2, 4]])
 
 
-def test_pairs_are_taken_apart(tiny: AwdLstmEncoder) -> None:
+def test_pairs_are_encoded_separately(tiny: AwdLstmEncoder) -> None:
     with pytest.raises(HarnessError, match=r"pairs=separate"):
         tiny.tokenizer.tokenize_pairs([], WindowOptions())
     with pytest.raises(HarnessError, match=r"max_length"):

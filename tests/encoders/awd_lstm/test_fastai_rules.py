@@ -1,4 +1,4 @@
-"""fastai's rules: tokens as fastai 2.8 makes them, each with its place in the text."""
+"""fastai's tokenization rules: tokens equal to fastai 2.8, each with its span in the text."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "expected"), list(zip(GOLDEN["sentences"], GOLDEN["tokens"], strict=True)))
-def test_tokens_are_fastais(text: str, expected: list[str]) -> None:
-    """Written by benchmarks/awd_lstm_parity.py with fastai and spaCy."""
+def test_tokens_equal_fastai(text: str, expected: list[str]) -> None:
+    """The expected tokens were written by benchmarks/awd_lstm_parity.py with fastai and spaCy."""
     assert [BOS, *words(text)] == expected
 
 
@@ -54,14 +54,14 @@ def test_each_rule(text: str, expected: list[str]) -> None:
 
 def test_places_in_the_text() -> None:
     text = "Sooo  GREAT, isn't it? &lt;b&gt; no no no!"
-    found = [(t.text, text[t.start : t.end]) for t in fastai_tokens(text)]
-    assert found[:5] == [("s", "S"), ("xxrep", "ooo"), ("3", "ooo"), ("o", "ooo"), ("xxup", "GREAT")]
-    assert found[5:10] == [("great", "GREAT"), (",", ","), ("is", "is"), ("n't", "n't"), ("it", "it")]
-    assert ("<", "&lt;") in found
-    assert found[-4:] == [("xxwrep", "no no no"), ("3", "no no no"), ("no", "no no no"), ("!", "!")]
+    pairs = [(t.text, text[t.start : t.end]) for t in fastai_tokens(text)]
+    assert pairs[:5] == [("s", "S"), ("xxrep", "ooo"), ("3", "ooo"), ("o", "ooo"), ("xxup", "GREAT")]
+    assert pairs[5:10] == [("great", "GREAT"), (",", ","), ("is", "is"), ("n't", "n't"), ("it", "it")]
+    assert ("<", "&lt;") in pairs
+    assert pairs[-4:] == [("xxwrep", "no no no"), ("3", "no no no"), ("no", "no no no"), ("!", "!")]
 
 
-def test_markers_stand_where_their_token_does() -> None:
+def test_markers_have_the_span_of_their_token() -> None:
     tokens = fastai_tokens("The USA won")
     assert tokens[0] == FastaiToken("xxmaj", 0, 3, True)
     assert tokens[1] == FastaiToken("the", 0, 3)
@@ -76,7 +76,7 @@ ALPHABET = st.text(
 
 @settings(max_examples=100, deadline=None)
 @given(ALPHABET | st.text(max_size=40))
-def test_any_text_has_tokens_in_order_inside_it(text: str) -> None:
+def test_token_spans_are_ordered_and_within_the_text(text: str) -> None:
     at = 0
     for token in fastai_tokens(text):
         assert token.text
@@ -87,9 +87,9 @@ def test_any_text_has_tokens_in_order_inside_it(text: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(ALPHABET)
-def test_tokens_of_a_run_are_the_run(text: str) -> None:
+def test_tokens_cover_all_non_space_characters(text: str) -> None:
     spans = english_tokens(text)
-    left = "".join(text[a:b] for a, b in spans)
-    assert left.replace(" ", "") == text.replace(" ", "")
+    joined = "".join(text[a:b] for a, b in spans)
+    assert joined.replace(" ", "") == text.replace(" ", "")
     assert all(a < b for a, b in spans)
     assert all(b <= c for (_, b), (c, _) in pairwise(spans))

@@ -1,4 +1,4 @@
-"""Files of AWD-LSTMs: every published layout gives the same encoder, anything else one clear error."""
+"""AWD-LSTM files: every published layout gives the same encoder, anything else a clear error."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from harness.errors import HarnessError
 from tests.helpers.tiny_awd_lstm import FORMATS, make_awd_lstm, make_both, tiny_lm, vocabulary
 
 
-def the_files(folder: Path) -> dict[str, Path]:
+def checkpoint_files(folder: Path) -> dict[str, Path]:
     return awd_lstm_files({"path": folder}, folder)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_encoder(tmp_path: Path, kind: str) -> None:
-    """Case U09: with and without '0.', '.module' and '_raw'; the raw matrix counts, not the dropped one."""
+    """Names with and without '0.', '.module' and '_raw' are read; '_raw' wins over the dropped-out copy."""
     encoder = harness.load_encoder("ulmfit", make_awd_lstm(tmp_path / kind, kind), cache_dir=tmp_path)
     lm = tiny_lm()
     for name, tensor in encoder.core.state_dict().items():  # type: ignore[operator, union-attr]
         if name != "table.added":
             assert torch.equal(tensor, lm.core.state_dict()[name]), name
-    counts = read_checkpoint(the_files(tmp_path / kind)).counts
+    counts = read_checkpoint(checkpoint_files(tmp_path / kind)).counts
     assert counts["missing"] == 0
     assert counts["unexpected"] == (1 if kind == "learner" else 0)
 
 
-def test_names_of_something_else_are_refused(tmp_path: Path) -> None:
-    """Case U09."""
+def test_weights_of_another_model_are_rejected(tmp_path: Path) -> None:
+    """A file none of whose tensors match must not give a randomly initialised encoder."""
     make_awd_lstm(tmp_path, "fastai")
     torch.save({"foo.bar": torch.ones(2)}, tmp_path / "model.pth")
     with pytest.raises(HarnessError, match=r"model\.pth: 0 of 1 tensors matched"):
-        read_checkpoint(the_files(tmp_path))
+        read_checkpoint(checkpoint_files(tmp_path))
 
 
 def broken(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
@@ -86,11 +86,11 @@ def broken(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path],
         (lambda f: (f / "options.json").write_text('{"backwards": "no"}'), "true or false"),
     ],
 )
-def test_damaged_files_are_one_error(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
+def test_damaged_files_give_one_error(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
     make_awd_lstm(tmp_path, "fastai")
     damage(tmp_path)
     with pytest.raises(HarnessError, match=message):
-        read_checkpoint(the_files(tmp_path))
+        read_checkpoint(checkpoint_files(tmp_path))
 
 
 class Evil:
@@ -98,7 +98,7 @@ class Evil:
         return os.system, ("touch harmed",)
 
 
-def test_nothing_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "itos.pkl").write_bytes(pickle.dumps([Evil()]))
     torch.save({"0.encoder.weight": Evil()}, tmp_path / "model.pth")
@@ -109,7 +109,7 @@ def test_nothing_in_a_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "harmed").exists()
 
 
-def test_vocabularies_of_every_kind(tmp_path: Path) -> None:
+def test_vocabulary_formats(tmp_path: Path) -> None:
     words = ["xxunk", "the", "\n", "서울"]
     (tmp_path / "a.json").write_text(json.dumps(words))
     (tmp_path / "b.json").write_text(json.dumps({"itos": words}))
@@ -119,13 +119,13 @@ def test_vocabularies_of_every_kind(tmp_path: Path) -> None:
     assert read_vocabulary(tmp_path / "d.txt") == ["xxunk", "the", "서울"]
 
 
-def test_files_are_found_by_folder_by_file_and_by_name(tmp_path: Path) -> None:
+def test_files_by_folder_by_path_and_by_name(tmp_path: Path) -> None:
     make_awd_lstm(tmp_path, "fastai")
     weights, words = tmp_path / "model.pth", tmp_path / "model_vocab.pkl"
-    found = {"weights": weights, "vocabulary": words}
-    assert awd_lstm_files({"path": tmp_path}, tmp_path) == found
-    assert awd_lstm_files({"path": weights}, tmp_path) == found
-    assert awd_lstm_files({"files": {"weights": weights, "vocabulary": words}}, tmp_path) == found
+    files = {"weights": weights, "vocabulary": words}
+    assert awd_lstm_files({"path": tmp_path}, tmp_path) == files
+    assert awd_lstm_files({"path": weights}, tmp_path) == files
+    assert awd_lstm_files({"files": {"weights": weights, "vocabulary": words}}, tmp_path) == files
     with pytest.raises(HarnessError, match=r"did you mean model\.pth"):
         awd_lstm_files({"files": {"weights": tmp_path / "modle.pth", "vocabulary": words}}, tmp_path)
     with pytest.raises(HarnessError, match=r"expected weights and vocabulary"):
@@ -144,9 +144,9 @@ def test_files_of_both_directions(tmp_path: Path) -> None:
     make_both(tmp_path)
     member = {"_target_": "x", "path": None}
     members = {"forward": member, "backward": dict(member)}
-    found = both({"members": members, "path": tmp_path}).files(tmp_path)
-    assert found["backward.weights"] == tmp_path / "backward" / "model.safetensors"
-    assert set(found) == {
+    files = both({"members": members, "path": tmp_path}).files(tmp_path)
+    assert files["backward.weights"] == tmp_path / "backward" / "model.safetensors"
+    assert set(files) == {
         f"{d}.{r}" for d in ("forward", "backward") for r in ("weights", "vocabulary", "options")
     }
     with pytest.raises(HarnessError, match=r"members\.backward"):
@@ -162,11 +162,11 @@ def _members(folder: Path, *, back: bool) -> dict[str, Any]:
     return {"forward": one, "backward": {**one, "backwards": back}}
 
 
-def test_what_we_write_we_read(tmp_path: Path) -> None:
+def test_written_models_can_be_read(tmp_path: Path) -> None:
     lm = tiny_lm(seed=3)
     write_model(tmp_path / "ours", lm.weights(), vocabulary(), backwards=True)
-    write_fastai(tmp_path / "theirs", lm.weights(), vocabulary(), name="lstm")
-    for folder, backwards in (("ours", True), ("theirs", None)):
+    write_fastai(tmp_path / "fastai", lm.weights(), vocabulary(), name="lstm")
+    for folder, backwards in (("ours", True), ("fastai", None)):
         model, checkpoint = load_language_model(tmp_path / folder)
         assert checkpoint.vocabulary == vocabulary()
         assert checkpoint.backwards is backwards
@@ -176,7 +176,7 @@ def test_what_we_write_we_read(tmp_path: Path) -> None:
     assert load(name="x", path=tmp_path / "ours", cache_dir=tmp_path).backwards
 
 
-def test_a_fine_tuned_encoder_can_be_written_with_its_new_words(tmp_path: Path) -> None:
+def test_fine_tuned_encoder_is_written_with_its_new_words(tmp_path: Path) -> None:
     encoder = load(name="x", path=make_awd_lstm(tmp_path / "a"), cache_dir=tmp_path)
     encoder.restrict(["zebra", "gnu"])
     model, words = encoder.language_model()
@@ -187,8 +187,8 @@ def test_a_fine_tuned_encoder_can_be_written_with_its_new_words(tmp_path: Path) 
     assert np.allclose(one, two, atol=1e-6)
 
 
-def test_the_words_of_2018(tmp_path: Path) -> None:
-    """Vocabularies before fastai 1 call the special tokens otherwise and know no xxmaj."""
+def test_vocabulary_of_2018(tmp_path: Path) -> None:
+    """Vocabularies before fastai 1 have other names for special tokens, and no xxmaj."""
     names = {"xxunk": "_unk_", "xxpad": "_pad_", "xxbos": "xbos", "xxup": "t_up", "xxmaj": "unused",
              "xxrep": "tk_rep", "xxwrep": "tk_wrep"}  # fmt: skip
     words = [names.get(w, w) for w in vocabulary()]
@@ -201,7 +201,7 @@ def test_the_words_of_2018(tmp_path: Path) -> None:
     assert [words[i] for i in row.inputs["input_ids"]] == ["xbos", "the", "t_up", "river", "runs"]
 
 
-def test_a_layer_far_above_the_others_is_refused_at_once(tmp_path: Path) -> None:
+def test_gap_in_the_layer_numbers_is_rejected_at_once(tmp_path: Path) -> None:
     make_awd_lstm(tmp_path, "fastai")
     (weights,) = tmp_path.glob("*.pth")
     tensors = torch.load(weights, weights_only=True)
@@ -217,9 +217,7 @@ def test_a_layer_far_above_the_others_is_refused_at_once(tmp_path: Path) -> None
         ({"1.decoder.weight": 3.0}, "only tied weights"),
     ],
 )
-def test_weights_that_cannot_be_right_are_refused(
-    tmp_path: Path, change: dict[str, float], word: str
-) -> None:
+def test_invalid_weights_are_rejected(tmp_path: Path, change: dict[str, float], word: str) -> None:
     make_awd_lstm(tmp_path, "fastai")
     (weights,) = tmp_path.glob("*.pth")
     tensors = torch.load(weights, weights_only=True)
@@ -230,7 +228,7 @@ def test_weights_that_cannot_be_right_are_refused(
         load_language_model(tmp_path)
 
 
-def test_sparse_tensors_are_refused(tmp_path: Path) -> None:
+def test_sparse_tensors_are_rejected(tmp_path: Path) -> None:
     make_awd_lstm(tmp_path, "fastai")
     (weights,) = tmp_path.glob("*.pth")
     tensors = torch.load(weights, weights_only=True)
@@ -240,12 +238,12 @@ def test_sparse_tensors_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["no", 1, 0.0])
-def test_a_direction_is_true_or_false(tmp_path: Path, value: Any) -> None:
+def test_backwards_must_be_true_or_false(tmp_path: Path, value: Any) -> None:
     with pytest.raises(HarnessError, match="backwards"):
         load(name="u", path=make_awd_lstm(tmp_path), cache_dir=tmp_path, backwards=value)
 
 
-def test_words_in_fastcores_list_are_read_without_fastcore(
+def test_pickled_fastcore_list_is_read_without_fastcore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class L:

@@ -1,4 +1,4 @@
-"""AWD-LSTM units over real text in two scripts: every word has its token, and the token lies on the word."""
+"""AWD-LSTM tokens of real text in two scripts: every word has a token that overlaps the word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = {"wikitext2_small/valid.txt": (0, 0), "korsts/dev.tsv": (5, 1), "sst2/de
 
 @pytest.mark.parametrize("name", list(FILES))
 @pytest.mark.parametrize("backwards", [False, True])
-def test_every_word_has_its_unit(shared_data: Path, tmp_path: Path, name: str, backwards: bool) -> None:
+def test_every_word_has_a_token(shared_data: Path, tmp_path: Path, name: str, backwards: bool) -> None:
     column, header = FILES[name]
     lines = (shared_data / "data" / name).read_text(encoding="utf-8").split("\n")[header:400]
     texts = [Text.from_string(line.split("\t")[column]) for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""Joined encoders: the same numbers as each member alone, whatever the windows and the padding."""
+"""Concatenated encoders: the same states as each member alone, for all windows and padding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ torch.set_num_threads(1)
 
 
 class Letters:
-    """Units are letters between two special tokens; words with a 'q' are deleted."""
+    """Tokens are letters between two special tokens; words with a 'q' are removed."""
 
     pad = {"letters": 31.0}  # noqa: RUF012
 
@@ -59,19 +59,19 @@ class Letters:
         self, tokens: list, start: int, first: np.ndarray, owner: np.ndarray, window: int
     ) -> TokenizedWindow:
         codes = np.array([[30, 30], *[[ord(c) % 29, 1] for _, _, c in tokens], [30, 30]], dtype=np.int16)
-        mine = np.array([p >= 0 and owner[p] == window for p in first], dtype=bool)
+        owned = np.array([p >= 0 and owner[p] == window for p in first], dtype=bool)
         return TokenizedWindow(
             inputs={"letters": codes},
             word_ids=np.array([-1, *[w for w, _, _ in tokens], -1]),
             offsets=np.array([[0, 0], *[[a, a + 1] for _, a, _ in tokens], [0, 0]]),
             sequence_ids=np.array([-1] + [0] * len(tokens) + [-1]),
-            word_to_token=np.where(mine, first - start + 1, -1).reshape(len(first)),
+            word_to_token=np.where(owned, first - start + 1, -1).reshape(len(first)),
             window=window,
         )
 
 
 class LetterEncoder(Encoder):
-    """Embeddings and two layers that see two neighbours on each side."""
+    """Embeddings and two layers with a receptive field of two neighbours on each side."""
 
     def __init__(self, max_length: int | None = None) -> None:
         super().__init__()
@@ -108,20 +108,25 @@ def static(tmp_path: Path) -> Encoder:
 
 @pytest.mark.parametrize("max_length", [None, 12])
 @pytest.mark.parametrize("layers", ["top", "all"])
-def test_each_member_gives_what_it_gives_alone(tmp_path: Path, max_length: int | None, layers: str) -> None:
+def test_states_of_each_member_are_those_of_the_member_alone(
+    tmp_path: Path, max_length: int | None, layers: str
+) -> None:
     first, second = static(tmp_path), LetterEncoder(max_length)
     both = ConcatEncoder({"v": first, "letters": second}, name="both")
     assert (both.hidden_size, both.num_layers) == (6, 2)
     joined = both.encode(SENTENCES, layers=layers, batch_size=3)
-    ours, theirs = first.encode(SENTENCES, layers=layers), second.encode(SENTENCES, layers=layers)
-    for all_of, a, b in zip(joined, ours, theirs, strict=True):
+    first_states, second_states = (
+        first.encode(SENTENCES, layers=layers),
+        second.encode(SENTENCES, layers=layers),
+    )
+    for all_of, a, b in zip(joined, first_states, second_states, strict=True):
         np.testing.assert_array_equal(all_of[..., :2], np.broadcast_to(a, all_of[..., :2].shape))
         np.testing.assert_allclose(all_of[..., 2:], b, atol=1e-6)
-    assert np.abs(joined[3][..., 1, 2:]).sum() == 0  # the deleted word
+    assert np.abs(joined[3][..., 1, 2:]).sum() == 0  # the removed word
     assert (np.abs(joined[4][..., 2:]).sum(-1) > 0).all()  # every word of the long text has its vector
 
 
-def test_rows_are_words_and_padding_changes_nothing(tmp_path: Path) -> None:
+def test_tokens_are_words_and_padding_does_not_change_states(tmp_path: Path) -> None:
     both = ConcatEncoder({"v": static(tmp_path), "letters": LetterEncoder(12)}, name="both").eval()
     texts = [Text.from_string(s) for s in SENTENCES]
     rows = [r[0] for r in both.tokenizer.tokenize(texts, WindowOptions())]
@@ -150,7 +155,7 @@ def test_word_windows_and_batches(tmp_path: Path) -> None:
     assert both.tokenizer.coverage()["texts_cut"] == 1
 
 
-def test_a_batch_without_words(tmp_path: Path) -> None:
+def test_batch_without_words(tmp_path: Path) -> None:
     both = ConcatEncoder({"letters": LetterEncoder(), "v": static(tmp_path)}, name="both")
     rows = both.tokenizer.tokenize([Text.from_string("")], WindowOptions())[0]
     assert both(TokenBatch.collate(rows), all_layers=True).hidden_states.shape == (3, 1, 1, 6)  # type: ignore[union-attr]
@@ -175,7 +180,7 @@ def test_gradient_reaches_every_member(tmp_path: Path) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in both.parameters())
 
 
-def test_fingerprint_is_that_of_the_members_in_order(tmp_path: Path) -> None:
+def test_fingerprint_depends_on_the_members_and_their_order(tmp_path: Path) -> None:
     torch.manual_seed(0)
     v, letters = static(tmp_path), LetterEncoder()
     one = ConcatEncoder({"v": v, "letters": letters}, name="both").fingerprint()
@@ -220,8 +225,8 @@ def test_files_of_all_members(tmp_path: Path) -> None:
         "_files_": "harness.encoders.download.single_file",
         "path": str(tmp_path / "v.txt"),
     }
-    found = joint({"a": member, "b": None, "c": member}).files(tmp_path)
-    assert found == {"a.file": tmp_path / "v.txt", "c.file": tmp_path / "v.txt"}
+    files = joint({"a": member, "b": None, "c": member}).files(tmp_path)
+    assert files == {"a.file": tmp_path / "v.txt", "c.file": tmp_path / "v.txt"}
     with pytest.raises(HarnessError, match=r"encoder\.members is empty"):
         joint({"b": None}).files(tmp_path)
     with pytest.raises(HarnessError, match=r"members\.a='glove'.*encoder@encoder\.members\.a=NAME"):

@@ -1,4 +1,4 @@
-"""ELMo's numbers: against the published fixture and against a plain reading of the published mathematics."""
+"""ELMo states: against the published fixture and a reference implementation of the equations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fixture_folder(shared_data: Path) -> Path:
 
 
 def expected_top(folder: Path) -> list[list[np.ndarray]]:
-    """[list][sentence] of (words, 32), both directions side by side."""
+    """Return [list][sentence] of (words, 32), both directions concatenated."""
     import h5py
 
     out = []
@@ -52,14 +52,14 @@ def expected_top(folder: Path) -> list[list[np.ndarray]]:
 
 
 def passed(encoder: ElmoEncoder, folder: Path) -> int:
-    """How many of the fixture's 30 sentences agree, read three at a time."""
-    lists, wanted = json.loads((folder / "sentences.json").read_text()), expected_top(folder)
+    """Count the fixture's 30 sentences whose states agree, in batches of three."""
+    lists, expected = json.loads((folder / "sentences.json").read_text()), expected_top(folder)
     good = 0
     for i in range(10):
-        found = encoder.encode([lists[k][i].split() for k in range(3)], layers="all")
+        actual = encoder.encode([lists[k][i].split() for k in range(3)], layers="all")
         for k in range(3):
-            assert found[k].shape == (3, len(lists[k][i].split()), 32)
-            good += np.allclose(found[k][2], wanted[k][i], atol=1e-6)
+            assert actual[k].shape == (3, len(lists[k][i].split()), 32)
+            good += np.allclose(actual[k][2], expected[k][i], atol=1e-6)
     return good
 
 
@@ -72,11 +72,11 @@ def test_published_fixture_states(shared_data: Path, tmp_path: Path) -> None:
 def test_published_fixture_in_one_call(shared_data: Path, tmp_path: Path) -> None:
     folder = fixture_folder(shared_data)
     encoder = harness.load_encoder("elmo", path=folder, stateful=True, cache_dir=tmp_path)
-    lists, wanted = json.loads((folder / "sentences.json").read_text()), expected_top(folder)
+    lists, expected = json.loads((folder / "sentences.json").read_text()), expected_top(folder)
     turns = [lists[k][i].split() for i in range(10) for k in range(3)]
-    found = encoder.encode(turns, batch_size=3)
-    for n, states in enumerate(found):
-        np.testing.assert_allclose(states, wanted[n % 3][n // 3], atol=1e-6, rtol=1e-5)
+    actual = encoder.encode(turns, batch_size=3)
+    for n, states in enumerate(actual):
+        np.testing.assert_allclose(states, expected[n % 3][n // 3], atol=1e-6, rtol=1e-5)
 
 
 def test_wrong_variants_fail_the_fixture(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,13 +105,13 @@ def test_published_fixture_tokens(shared_data: Path, tmp_path: Path) -> None:
     folder = fixture_folder(shared_data)
     words = (folder / "vocab_test.txt").read_text().strip().split("\n")
     with h5py.File(folder / "elmo_token_embeddings.hdf5") as file:
-        wanted = file["embedding"][...]
+        expected = file["embedding"][...]
     encoder = harness.load_encoder("elmo", path=folder, cache_dir=tmp_path)
-    found = np.concatenate(encoder.embedding_encoder().encode([[w] for w in words]))
+    actual = np.concatenate(encoder.embedding_encoder().encode([[w] for w in words]))
     assert len(words) == 458
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
     layers = np.concatenate(encoder.encode([[w] for w in words], layers="all"), axis=1)
-    np.testing.assert_allclose(layers[0], np.concatenate([wanted, wanted], axis=1), atol=1e-6)
+    np.testing.assert_allclose(layers[0], np.concatenate([expected, expected], axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -124,32 +124,32 @@ def test_published_fixture_tokens(shared_data: Path, tmp_path: Path) -> None:
         {"filters": ((1, 3), (7, 5)), "n_highway": 2},
     ],
 )
-def test_states_are_those_of_the_plain_mathematics(tmp_path: Path, changes: dict) -> None:
+def test_states_equal_the_reference_implementation(tmp_path: Path, changes: dict) -> None:
     options = replace(TINY, **changes)
     path = make_elmo(tmp_path, **changes)
     encoder = harness.load_encoder("elmo", path=path, stateful=True, cache_dir=tmp_path)
     plain = PlainElmo(options, random_weights(options))
     # the number of rows changes; a row without words leaves its state as it is
     for batch in (SENTENCES, SENTENCES[:2], SENTENCES[::-1], [*SENTENCES, ["more"]]):
-        found = encoder.encode(batch, layers="all")
+        actual = encoder.encode(batch, layers="all")
         for row, sentence in enumerate(batch):
             if sentence:
-                wanted = plain.sentence(sentence, row)
+                expected = plain.sentence(sentence, row)
                 for layer in range(options.num_layers + 1):
-                    np.testing.assert_allclose(found[row][layer], wanted[layer], atol=5e-6, rtol=1e-5)
+                    np.testing.assert_allclose(actual[row][layer], expected[layer], atol=5e-6, rtol=1e-5)
             else:
-                assert found[row].shape == (options.num_layers + 1, 0, 16)
+                assert actual[row].shape == (options.num_layers + 1, 0, 16)
 
 
 @pytest.mark.parametrize("wrong", ["reset", "forget", "skip", "order", "cell", "proj"])
-def test_plain_mathematics_tells_mistakes_apart(tmp_path: Path, wrong: str) -> None:
-    """Cases E07 and E08."""
+def test_reference_implementation_detects_mistakes(tmp_path: Path, wrong: str) -> None:
+    """Each plausible mistake (gate order, forget bias, clipping, skips, reset) changes the states."""
     encoder = load(name="tiny", path=make_elmo(tmp_path), cache_dir=tmp_path).eval()
     encoder.stateful = True
     plain = PlainElmo(TINY, random_weights(TINY), wrong=wrong)
     for sentence in (SENTENCES[0], SENTENCES[4]):
-        found, wanted = encoder.encode([sentence])[0], plain.sentence(sentence, 0)[-1]
-    assert np.abs(found - wanted).max() > 1e-3
+        actual, expected = encoder.encode([sentence])[0], plain.sentence(sentence, 0)[-1]
+    assert np.abs(actual - expected).max() > 1e-3
 
 
 def small_layer(**changes: float | None) -> BiLSTMLayer:
@@ -161,7 +161,7 @@ def small_layer(**changes: float | None) -> BiLSTMLayer:
 
 
 def test_gates_come_as_input_cell_forget_output() -> None:
-    """Case E07: the published order is i, j, f, o, and one is added to the forget gate."""
+    """The published order of the gates is i, j, f, o, and 1 is added to the forget gate."""
     layer = small_layer(cell_clip=None, proj_clip=None)
     layer.weight.data[:, :, 0] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     layer.projection.data.fill_(1.0)
@@ -174,7 +174,7 @@ def test_gates_come_as_input_cell_forget_output() -> None:
 
 
 def test_cell_and_projection_are_clipped() -> None:
-    """Case E08."""
+    """Cell and projection are clipped at the published bound of 3, for positive and negative values."""
     layer = small_layer(cell_clip=3.0, proj_clip=3.0)
     layer.biases[0].data[2:] = layer.biases[1].data[2:] = torch.tensor([50.0, 50.0])  # forget and output open
     layer.projection.data.fill_(1.0)
@@ -190,7 +190,7 @@ def test_cell_and_projection_are_clipped() -> None:
 
 
 def test_character_numbers() -> None:
-    """Case E01: one above the byte, the marks above all bytes, 0 for no word."""
+    """Ids are the byte + 1, the marks of words and sentences come after all bytes, and 0 is padding."""
     assert character_ids("cat").tolist() == [259, 100, 98, 117, 260] + [261] * 45
     begin, end = boundary_ids().tolist()
     assert begin == [259, 257, 260] + [261] * 47
@@ -212,8 +212,8 @@ def tokens_of(encoder: ElmoEncoder, sentences: Sequence[Sequence[str]]) -> Token
     return TokenBatch.collate(rows, pad=encoder.tokenizer.pad)
 
 
-def test_padding_is_no_word(tmp_path: Path) -> None:
-    """Case E03."""
+def test_padding_is_masked(tmp_path: Path) -> None:
+    """Padding has character ids 0 and zero states, and does not change the states of real words."""
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder, [["this", "is", "a", "long", "one"], ["short", "one"]])
     assert tokens.mask.sum(1).tolist() == [5, 2]
@@ -227,18 +227,18 @@ def test_padding_is_no_word(tmp_path: Path) -> None:
     assert not together[:, 1, 2:].any()
 
 
-def test_order_and_length_of_the_batch_stay(tmp_path: Path) -> None:
-    """Case E10: neither sorted nor with the marks of begin and end."""
+def test_batch_order_and_lengths_are_preserved(tmp_path: Path) -> None:
+    """States are returned in input order, without those of the sentence boundaries."""
     encoder = encoder_of(tmp_path)
     batch = [["a", "b"], list("cdefg"), ["h", "i", "j"], list("klmno")]
-    found = encoder.encode(batch)
-    assert [f.shape for f in found] == [(2, 16), (5, 16), (3, 16), (5, 16)]
-    for sentence, states in zip(batch, found, strict=True):
+    actual = encoder.encode(batch)
+    assert [f.shape for f in actual] == [(2, 16), (5, 16), (3, 16), (5, 16)]
+    for sentence, states in zip(batch, actual, strict=True):
         np.testing.assert_allclose(states, encoder.encode([sentence])[0], atol=1e-6)
 
 
-def test_same_sentence_same_answer(tmp_path: Path) -> None:
-    """Alone, among longer ones, twice in a row, after writing and reading, after a state dict."""
+def test_states_of_a_sentence_are_reproducible(tmp_path: Path) -> None:
+    """Alone, in a batch, twice in a row, after saving and loading, and after loading a state dict."""
     encoder = encoder_of(tmp_path)
     sentence = SENTENCES[0]
     first = encoder.encode([sentence], layers="all")[0]
@@ -256,16 +256,16 @@ def test_same_sentence_same_answer(tmp_path: Path) -> None:
     np.testing.assert_array_equal(other.encode([sentence], layers="all")[0], first)
 
 
-def test_blocks_of_words_and_steps_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_do_not_depend_on_block_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = encoder_of(tmp_path)
-    whole = encoder.encode(SENTENCES, layers="all")
+    full = encoder.encode(SENTENCES, layers="all")
     monkeypatch.setattr(elmo_characters, "CHUNK", 2)
     monkeypatch.setattr(lstm, "MAX_GATES", 8 * TINY.dim * 7)
-    for a, b in zip(whole, encoder.encode(SENTENCES, layers="all"), strict=True):
+    for a, b in zip(full, encoder.encode(SENTENCES, layers="all"), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
 
 
-def test_a_repeated_word_is_encoded_once(tmp_path: Path) -> None:
+def test_repeated_words_are_encoded_once(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     vectors, number = encoder.characters(
         tokens_of(encoder, [["a", "b", "a"], ["b", "c"]]).inputs["characters"][
@@ -281,7 +281,7 @@ def test_a_repeated_word_is_encoded_once(tmp_path: Path) -> None:
     assert torch.equal(different[inverse], rows)
 
 
-def test_packing_leaves_padding_out() -> None:
+def test_packing_excludes_padding() -> None:
     mask = torch.tensor([[True, False, False], [True, True, True], [False, False, False]])
     packing = Packing.of(mask)
     assert packing.rows.tolist() == [1, 0]
@@ -292,14 +292,14 @@ def test_packing_leaves_padding_out() -> None:
 
 
 class TorchElmo(nn.Module):
-    """The encoder's forward pass over one sentence in plain torch, on the encoder's own parameters."""
+    """The encoder's forward pass over one sentence in plain torch, with the encoder's parameters."""
 
     def __init__(self, encoder: ElmoEncoder) -> None:
         super().__init__()
         self.encoder = encoder
 
     def forward(self, characters: Tensor) -> Tensor:
-        """(words, 50) to the top layer's (words, 2 P)."""
+        """Map character ids (words, 50) to the top layer's states (words, 2 P)."""
         encoder, marks = self.encoder, torch.from_numpy(boundary_ids())
         all_words = torch.cat([marks[:1], characters, marks[1:]]).long() - 1
         of = encoder.characters
@@ -331,7 +331,7 @@ class TorchElmo(nn.Module):
         return x
 
 
-def test_gradient_is_that_of_the_plain_forward_pass(tmp_path: Path) -> None:
+def test_gradient_equals_that_of_plain_torch(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder, SENTENCES)
     plain = TorchElmo(encoder)
@@ -370,19 +370,20 @@ def test_groups_and_character_layer(tmp_path: Path) -> None:
     assert {id(p) for p in table.parameters()} == {id(p) for p in groups[0][1]}
     tokens, layers = table.encode(SENTENCES), encoder.encode(SENTENCES, layers="all")
     for a, b in zip(tokens, layers, strict=True):
-        # The two paths convolve different batches, so that the order of summation depends on the CPU's kernels. The
-        # values reach 6, where one float32 ulp is 4.8e-7: the tolerance must be relative to the magnitude.
+        # The two paths convolve different batches, so that the order of summation depends on the CPU's
+        # kernels. The values reach 6, where one float32 ulp is 4.8e-7: the tolerance must be relative to the
+        # magnitude.
         np.testing.assert_allclose(np.concatenate([a, a], axis=-1), b[0], atol=1e-6, rtol=1e-6)
 
 
-def test_report_counts_words_that_are_cut(tmp_path: Path) -> None:
+def test_coverage_counts_truncated_words(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     encoder.encode([["a", "x" * 48, "x" * 49, "가" * 16, "가" * 17]])
     report = encoder.tokenizer.coverage()
     assert (report["words"], report["words_cut"], report["types"]) == (5, 2, 5)
 
 
-def test_states_of_before_can_be_forgotten(tmp_path: Path) -> None:
+def test_reset_clears_the_states(tmp_path: Path) -> None:
     encoder = encoder_of(tmp_path)
     first = encoder.encode([SENTENCES[0]])[0]
     encoder.stateful = True
@@ -391,5 +392,5 @@ def test_states_of_before_can_be_forgotten(tmp_path: Path) -> None:
     encoder.reset()
     np.testing.assert_array_equal(encoder.encode([SENTENCES[0]])[0], first)
     tokens = tokens_of(encoder, SENTENCES)
-    for _ in range(2):  # no gradient into the batch before
+    for _ in range(2):  # no gradient flows into the previous batch
         encoder(tokens).last_hidden_state.sum().backward()

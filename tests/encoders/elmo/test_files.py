@@ -1,4 +1,4 @@
-"""ELMo's published files: found, checked, written; and ELMo in cells."""
+"""ELMo's published files: lookup, checks, writing; and ELMo in cells."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_folder_holds_options_and_weights(tmp_path: Path) -> None:
     }
     (folder / "options.json").rename(folder / "elmo_tiny_options.json")
     (folder / "weights.hdf5").rename(folder / "elmo_tiny_weights.hdf5")
-    found = elmo_files({"path": folder}, tmp_path)
-    assert found["options"].name == "elmo_tiny_options.json"
+    files = elmo_files({"path": folder}, tmp_path)
+    assert files["options"].name == "elmo_tiny_options.json"
     assert load(name="tiny", path=folder, cache_dir=tmp_path).hidden_size == 16
-    apart = elmo_files({"files": {"options": found["options"], "weights": found["weights"]}}, tmp_path)
-    assert apart == found
+    apart = elmo_files({"files": {"options": files["options"], "weights": files["weights"]}}, tmp_path)
+    assert apart == files
 
 
-def test_folders_that_are_no_model(tmp_path: Path) -> None:
+def test_folders_without_a_model(tmp_path: Path) -> None:
     folder = make_elmo(tmp_path / "a")
     with pytest.raises(HarnessError, match=r"does not exist: expected a folder"):
         elmo_files({"path": tmp_path / "b"}, tmp_path)
@@ -91,7 +91,7 @@ def changed(section: str, key: str, value: Any) -> Callable[[dict], None]:
         (changed("char_cnn", "embedding", {}), "char_cnn.embedding.dim is missing"),
     ],
 )
-def test_options_that_make_no_model(tmp_path: Path, change: Any, message: str) -> None:
+def test_invalid_options(tmp_path: Path, change: Any, message: str) -> None:
     path = make_elmo(tmp_path) / "options.json"
     data = json.loads(path.read_text())
     change(data)
@@ -101,7 +101,7 @@ def test_options_that_make_no_model(tmp_path: Path, change: Any, message: str) -
     assert str(path) in str(e.value)
 
 
-def test_options_as_they_are_written(tmp_path: Path) -> None:
+def test_options_are_read(tmp_path: Path) -> None:
     path = make_elmo(tmp_path, use_skip_connections=False, cell_clip=None) / "options.json"
     options = read_options(path)
     assert (options.use_skip_connections, options.cell_clip, options.dropout) == (False, None, 0.1)
@@ -110,7 +110,7 @@ def test_options_as_they_are_written(tmp_path: Path) -> None:
         read_options(path)
 
 
-def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+def test_mismatched_weights(tmp_path: Path) -> None:
     path = make_elmo(tmp_path) / "weights.hdf5"
     with h5py.File(path, "a") as file:
         del file["CNN/b_cnn_1"]
@@ -134,7 +134,7 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
         write_weights(tmp_path, TINY, {"char_embed": np.zeros((261, 4))})
 
 
-def test_a_row_of_padding_and_other_precisions_are_read(tmp_path: Path) -> None:
+def test_padding_row_and_other_precisions_are_read(tmp_path: Path) -> None:
     weights = random_weights(TINY)
     path = make_elmo(tmp_path) / "weights.hdf5"
     with h5py.File(path, "a") as file:
@@ -148,7 +148,7 @@ def test_a_row_of_padding_and_other_precisions_are_read(tmp_path: Path) -> None:
 
 
 def test_model_without_a_projection(tmp_path: Path) -> None:
-    """Where filters and projection are equally wide the original program makes none."""
+    """If filters and projection have the same width, the original implementation has no projection."""
     from dataclasses import replace
 
     options = replace(TINY, filters=((1, 3), (2, 5)))
@@ -159,14 +159,14 @@ def test_model_without_a_projection(tmp_path: Path) -> None:
     assert encoder.encode([["a", "b"]])[0].shape == (2, 16)
 
 
-def test_stateful_needs_an_encoder_that_keeps_states(tmp_path: Path) -> None:
+def test_stateful_needs_a_stateful_encoder(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="has no state"):
         harness.load_encoder("mini_static", stateful=True, cache_dir=tmp_path)
     with pytest.raises(HarnessError, match=r"encoder.dropout=1.5"):
         harness.load_encoder("elmo", path=elmo_folder(), cache_dir=tmp_path, dropout=1.5)
 
 
-def test_path_enters_the_identity_by_content_only(tmp_path: Path) -> None:
+def test_cell_id_depends_on_file_contents_only(tmp_path: Path) -> None:
     same = [make_elmo(tmp_path / n) for n in "ab"]
     other = make_elmo(tmp_path / "c", use_skip_connections=False)
     cells = [
@@ -177,7 +177,7 @@ def test_path_enters_the_identity_by_content_only(tmp_path: Path) -> None:
     assert cells[0].id == cells[1].id == cells[3].id != cells[2].id
 
 
-def test_layers_follow_the_strategy(tmp_path: Path) -> None:
+def test_default_layers_depend_on_the_strategy(tmp_path: Path) -> None:
     base = ["encoder=elmo", f"encoder.path={elmo_folder()}"]
     layers = {}
     for strategy in ("scratch", "frozen", "embedding_init", "slow_embedding", "full"):
@@ -209,14 +209,14 @@ def test_layers_follow_the_strategy(tmp_path: Path) -> None:
         prepare(composed(*base, "+encoder.mix.l3=1"))
 
 
-def test_mix_normalises_and_is_pulled() -> None:
+def test_scalar_mix_layer_norm_and_regulariser() -> None:
     mix = ScalarMix(3, layer_norm=True, l2=0.5)
     layers = torch.randn(3, 2, 4, 8) * torch.tensor([1.0, 10.0, 100.0]).view(3, 1, 1, 1)
-    wanted = torch.stack(
+    expected = torch.stack(
         [(x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0) for x in layers]
     )
-    torch.testing.assert_close(mix(layers), wanted.mean(0), atol=1e-3, rtol=1e-3)
-    mix.pull()  # nothing to add to
+    torch.testing.assert_close(mix(layers), expected.mean(0), atol=1e-3, rtol=1e-3)
+    mix.pull()  # no gradient yet: no-op
     mix.scalars.data = torch.tensor([1.0, -2.0, 0.0])
     mix(layers).sum().backward()
     before = mix.scalars.grad.clone()  # type: ignore[union-attr]
@@ -267,7 +267,7 @@ def test_cells(tmp_path: Path, strategy: str, more: list[str]) -> None:
     assert record.coverage["words_cut"] == 0
 
 
-def test_questions_over_a_fine_tuned_elmo_meet_their_context(tmp_path: Path) -> None:
+def test_fine_tuned_elmo_uses_attention_flow_for_questions(tmp_path: Path) -> None:
     base = ["encoder=elmo", f"encoder.path={elmo_folder()}", "strategy=full", "task=mini_qa"]
     cell = make_cell(tmp_path, *base, *QUICK)
     assert (cell.skip, cell.body.name) == (None, "attention_flow")
@@ -275,7 +275,7 @@ def test_questions_over_a_fine_tuned_elmo_meet_their_context(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("strategy", ["frozen", "full", "embedding_init"])
-def test_word_vectors_and_elmo_side_by_side(tmp_path: Path, strategy: str) -> None:
+def test_word_vectors_concatenated_with_elmo(tmp_path: Path, strategy: str) -> None:
     base = [
         "encoder=concat",
         "encoder@encoder.members.second=elmo",

@@ -1,4 +1,4 @@
-"""Checkpoints on disk and on the hub: what is read, what is refused, and how the refusal reads."""
+"""Checkpoints on disk and on the hub: supported files, rejected files, error messages."""
 
 from __future__ import annotations
 
@@ -57,50 +57,50 @@ def states(encoder: TransformerEncoder) -> torch.Tensor:
 
 
 def rewrite(folder: Path, change) -> None:
-    """Replace the weights by ``change`` of them."""
+    """Replace the weights by ``change(weights)``."""
     save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def test_pooler_only_when_it_was_trained(made):
-    """A masked-LM checkpoint has no pooler: it is dropped, not left random."""
+    """A masked-LM checkpoint has no pooler: the pooler is dropped instead of initialised randomly."""
     assert load(made / "bert").has_pooler
     masked = load(made / "bert_head")
     assert not masked.has_pooler
     assert not any("pooler" in n for n, _ in masked.named_parameters())
 
 
-def test_half_a_pooler_is_none(folder):
+def test_incomplete_pooler_is_dropped(folder):
     rewrite(folder, lambda w: {k: v for k, v in w.items() if k != "pooler.dense.bias"})
     assert not load(folder).has_pooler
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_a_head_is_left_out_without_noise(made, capfd, caplog, kind):
+def test_head_weights_are_ignored_without_warnings(made, capfd, caplog, kind):
     with caplog.at_level(logging.WARNING):
         load(made / f"{kind}_head", load_bert if kind == "bert" else load_gpt)
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
 
 
-def test_weights_of_another_model_are_refused_with_counts(folder):
+def test_weights_of_another_model_are_rejected_with_counts(folder):
     rewrite(folder, lambda w: {"foo.bar": torch.zeros(2)})
     with pytest.raises(HarnessError, match=r"0 of 3\d weights of a bert matched.*1 unexpected"):
         load(folder)
 
 
-def test_a_missing_layer_is_refused(folder):
+def test_missing_layer_is_rejected(folder):
     rewrite(folder, lambda w: {k: v for k, v in w.items() if not k.startswith("encoder.layer.1.")})
     with pytest.raises(HarnessError, match=r"weights of a bert matched, 16 missing.*encoder\.layer\.1"):
         load(folder)
 
 
-def test_a_changed_shape_is_refused(folder):
+def test_changed_shape_is_rejected(folder):
     rewrite(folder, lambda w: {**w, "encoder.layer.0.output.dense.weight": torch.zeros(16, 8)})
     with pytest.raises(HarnessError, match=r"0 missing, 1 of another shape"):
         load(folder)
 
 
-def test_more_layers_than_the_configuration_says_are_refused(folder):
+def test_more_layers_than_in_the_configuration_are_rejected(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
     with pytest.raises(HarnessError, match=r"weights have 2 layers, config\.json says 1"):
@@ -108,7 +108,7 @@ def test_more_layers_than_the_configuration_says_are_refused(folder):
 
 
 def test_published_names_of_old_checkpoints(made, folder):
-    """The first BERT files call a norm's parameters gamma and beta, behind a prefix."""
+    """The first BERT checkpoints name a norm's parameters gamma and beta, with a prefix."""
 
     def old(weights):
         names = {k: k.replace("LayerNorm.weight", "LayerNorm.gamma") for k in weights}
@@ -119,7 +119,7 @@ def test_published_names_of_old_checkpoints(made, folder):
     assert torch.equal(states(load(folder)), states(load(made / "bert")))
 
 
-def test_half_precision_files_are_read_as_single(folder):
+def test_half_precision_files_are_loaded_as_float32(folder):
     rewrite(folder, lambda w: {k: v.half() for k, v in w.items()})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float16"}))
@@ -133,7 +133,7 @@ def test_old_pytorch_file(made, folder):
     assert torch.equal(states(load(folder)), states(load(made / "bert")))
 
 
-def test_a_pickle_that_runs_code_is_refused(folder, tmp_path):
+def test_pickle_that_runs_code_is_rejected(folder, tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -153,7 +153,7 @@ def test_vocabulary_without_tokenizer_json(made, folder):
 
 
 def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
-    """The first GPT's files: byte pairs of lower-cased words, ``</w>`` at a word's end."""
+    """The first GPT's vocabulary: byte pairs of lower-cased words, with ``</w>`` at the end of a word."""
     folder = make_checkpoint(tmp_path / "gpt", "openai-gpt")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
@@ -173,16 +173,16 @@ def test_first_gpts_vocabulary_without_tokenizer_json(tmp_path):
     assert row.offsets.tolist() == [[0, 3], [4, 5], [5, 6], [6, 7], [7, 8]]
 
 
-def test_tokenizers_travel_to_workers(made):
+def test_tokenizers_can_be_pickled(made):
     tokenizer = load(made / "bert").tokenizer
     texts = [Text.from_string(TEXT)]
-    there = pickle.loads(pickle.dumps(tokenizer)).tokenize(texts, WindowOptions(stride=8))[0][0]
-    here = tokenizer.tokenize(texts, WindowOptions(stride=8))[0][0]
-    assert there.inputs["input_ids"].tolist() == here.inputs["input_ids"].tolist()
+    unpickled = pickle.loads(pickle.dumps(tokenizer)).tokenize(texts, WindowOptions(stride=8))[0][0]
+    original = tokenizer.tokenize(texts, WindowOptions(stride=8))[0][0]
+    assert unpickled.inputs["input_ids"].tolist() == original.inputs["input_ids"].tolist()
 
 
-def test_lower_casing_of_an_old_checkpoint_is_its_own(folder):
-    """An uncased vocabulary lower-cases unless tokenizer_config.json says otherwise."""
+def test_lower_casing_of_an_old_checkpoint_follows_its_config(folder):
+    """An uncased vocabulary is lower-cased unless tokenizer_config.json disables it."""
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(wordpiece_vocab()) + "\n", encoding="utf-8")
     for lower, unknown in ((True, 0), (False, 1)):
@@ -192,7 +192,7 @@ def test_lower_casing_of_an_old_checkpoint_is_its_own(folder):
         assert tokenizer.counts["unknown_tokens"] == unknown
 
 
-def test_tokenizer_of_another_model_is_refused(folder):
+def test_tokenizer_of_another_model_is_rejected(folder):
     tokenizer: Tokenizer = wordpiece()
     names = [f"extra{i}" for i in range(50)]
     data = json.loads(tokenizer.to_str())
@@ -204,16 +204,16 @@ def test_tokenizer_of_another_model_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("gone", "named"),
+    ("missing", "message"),
     [("config.json", r"no config\.json"), (WEIGHTS, r"no weights"), ("tokenizer.json", r"no tokenizer")],
 )
-def test_incomplete_directory_is_one_error_that_lists_it(folder, gone, named):
-    (folder / gone).unlink()
-    with pytest.raises(HarnessError, match=rf"{named}.*it contains .*\.json"):
+def test_error_for_an_incomplete_directory_lists_its_files(folder, missing, message):
+    (folder / missing).unlink()
+    with pytest.raises(HarnessError, match=rf"{message}.*it contains .*\.json"):
         encoder_files({"path": str(folder)}, folder)
 
 
-def test_damaged_files_are_named(folder):
+def test_errors_name_damaged_files(folder):
     (folder / WEIGHTS).write_bytes(b"damaged")
     with pytest.raises(HarnessError, match="weights cannot be read"):
         load(folder)
@@ -225,7 +225,7 @@ def test_damaged_files_are_named(folder):
         load(folder)
 
 
-def test_wrong_family_is_refused(made):
+def test_wrong_family_is_rejected(made):
     with pytest.raises(HarnessError, match=r"encoder=gpt, not bert"):
         load(made / "gpt2")
     with pytest.raises(HarnessError, match=r"encoder=bert, not gpt"):
@@ -234,7 +234,7 @@ def test_wrong_family_is_refused(made):
         load(made / "gpt2", load_gpt, frame="pair")
 
 
-def test_encoder_decoder_is_refused(folder):
+def test_encoder_decoder_is_rejected(folder):
     (folder / "config.json").write_text(json.dumps({"model_type": "t5", "is_encoder_decoder": True}))
     with pytest.raises(HarnessError, match="encoder-decoder"):
         load(folder)
@@ -248,7 +248,7 @@ def test_frame_all_frames_single_texts(made):
     assert plain.fingerprint() != framed.fingerprint()
 
 
-def test_fingerprint_is_of_contents(made, folder):
+def test_fingerprint_depends_on_contents_only(made, folder):
     first = load(made / "bert").fingerprint()
     assert load(folder).fingerprint() == first  # the same files elsewhere
     rewrite(folder, lambda w: {**w, "pooler.dense.bias": w["pooler.dense.bias"] + 1})
@@ -258,12 +258,12 @@ def test_fingerprint_is_of_contents(made, folder):
 
 
 @pytest.mark.parametrize("path", [None, "", "./nowhere", "/no/such/dir", "a/b/c"])
-def test_paths_that_lead_nowhere(path, tmp_path):
+def test_invalid_paths(path, tmp_path):
     with pytest.raises(HarnessError, match=r"encoder\.path"):
         local_folder(path, tmp_path)
 
 
-def test_a_file_is_no_directory(folder):
+def test_file_instead_of_directory_is_rejected(folder):
     with pytest.raises(HarnessError, match="is a file"):
         local_folder(folder / "config.json", folder)
 
@@ -295,17 +295,17 @@ def lookup(tmp_path: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_offline_hub_is_one_error(tmp_path):
-    said = lookup(tmp_path, HF_HUB_OFFLINE="1")
-    assert "HF_HUB_OFFLINE" in said
-    assert "set encoder.path=DIR" in said
+def test_offline_hub_gives_one_error(tmp_path):
+    output = lookup(tmp_path, HF_HUB_OFFLINE="1")
+    assert "HF_HUB_OFFLINE" in output
+    assert "set encoder.path=DIR" in output
 
 
-def test_unreachable_hub_is_one_error(tmp_path):
-    said = lookup(tmp_path, HF_ENDPOINT="http://127.0.0.1:9")
-    assert "cannot be reached" in said
-    assert "set encoder.path=DIR" in said
-    assert said.count("\n") == 1
+def test_unreachable_hub_gives_one_error(tmp_path):
+    output = lookup(tmp_path, HF_ENDPOINT="http://127.0.0.1:9")
+    assert "cannot be reached" in output
+    assert "set encoder.path=DIR" in output
+    assert output.count("\n") == 1
 
 
 def test_cached_hub_model_needs_no_network(tmp_path, made):
@@ -313,9 +313,9 @@ def test_cached_hub_model_needs_no_network(tmp_path, made):
     shutil.copytree(made / "bert", repository / "snapshots" / ("0" * 40))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("0" * 40)
-    said = lookup(tmp_path, HF_HUB_OFFLINE="1")
-    assert WEIGHTS in said
-    assert "config.json" in said
+    output = lookup(tmp_path, HF_HUB_OFFLINE="1")
+    assert WEIGHTS in output
+    assert "config.json" in output
 
 
 BERTS = ("bert_tiny", "bert_base_uncased", "bert_base_cased", "bert_base_multilingual", "distilbert")
@@ -351,7 +351,7 @@ def test_configurations(option, tmp_path):
         assert set(recipe) - {"source"} <= RECIPE
 
 
-def test_three_lines_make_an_encoder(tmp_path, made):
+def test_custom_encoder_from_a_three_line_yaml(tmp_path, made):
     (tmp_path / "encoder").mkdir()
     text = f"defaults: [bert]\nname: mine\npath: {made / 'bert'}\n"
     (tmp_path / "encoder" / "mine.yaml").write_text(text)

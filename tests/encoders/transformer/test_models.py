@@ -55,7 +55,7 @@ def close(a: Tensor, b: Tensor, tolerance: float = 1e-5) -> bool:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_partition_is_exact_and_ordered(encoders, kind):
-    """Each parameter is in one group; embeddings at the bottom, one group a layer, the rest on top."""
+    """Each parameter is in one group: embeddings at the bottom, one group per layer, the rest on top."""
     encoder = encoders[kind]
     groups = encoder.layer_groups()
     seen = [id(p) for _, parameters in groups for p in parameters]
@@ -71,29 +71,29 @@ def test_partition_is_exact_and_ordered(encoders, kind):
         if "emb" in name and not name.startswith(layers):
             assert name in bottom, name
     for number, (_, parameters) in enumerate(groups[1:]):
-        own = f"{layers}.{number}."
-        others = {names[id(p)] for p in parameters if not names[id(p)].startswith(own)}
+        prefix = f"{layers}.{number}."
+        others = {names[id(p)] for p in parameters if not names[id(p)].startswith(prefix)}
         assert not any(n.startswith(layers) for n in others)
         if number + 1 < encoder.structure.distinct:
             assert not any("norm" in n or "pooler" in n for n in others)
 
 
-def test_what_joins_which_group(encoders):
-    def where(kind: str) -> dict[str, int]:
+def test_group_of_selected_parameters(encoders):
+    def group_index(kind: str) -> dict[str, int]:
         encoder = encoders[kind]
         names = {id(p): n for n, p in encoder.named_parameters()}
         return {names[id(p)]: i for i, (_, ps) in enumerate(encoder.layer_groups()) for p in ps}
 
-    assert where("gpt2")["model.ln_f.weight"] == 2
-    assert where("gpt2")["added"] == 0
-    assert where("opt")["model.decoder.final_layer_norm.weight"] == 2  # registered before the layers
-    assert where("bert")["model.pooler.dense.weight"] == 2
-    assert where("bert")["model.embeddings.LayerNorm.weight"] == 0
-    assert where("electra")["model.embeddings_project.weight"] == 0
-    assert where("albert")["model.encoder.embedding_hidden_mapping_in.weight"] == 0
-    assert where("albert")["model.pooler.weight"] == 1
-    assert where("deberta-v2")["model.encoder.rel_embeddings.weight"] == 0
-    assert where("deberta-v2")["model.encoder.LayerNorm.weight"] == 0
+    assert group_index("gpt2")["model.ln_f.weight"] == 2
+    assert group_index("gpt2")["added"] == 0
+    assert group_index("opt")["model.decoder.final_layer_norm.weight"] == 2  # registered before the layers
+    assert group_index("bert")["model.pooler.dense.weight"] == 2
+    assert group_index("bert")["model.embeddings.LayerNorm.weight"] == 0
+    assert group_index("electra")["model.embeddings_project.weight"] == 0
+    assert group_index("albert")["model.encoder.embedding_hidden_mapping_in.weight"] == 0
+    assert group_index("albert")["model.pooler.weight"] == 1
+    assert group_index("deberta-v2")["model.encoder.rel_embeddings.weight"] == 0
+    assert group_index("deberta-v2")["model.encoder.LayerNorm.weight"] == 0
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -115,8 +115,8 @@ def test_longest_row_fits_the_position_table(encoders, kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_batch_mates_and_padding_move_nothing(encoders, kind):
-    """States of a text are the same alone and beside longer ones, whatever fills the padding."""
+def test_states_do_not_depend_on_batch_or_padding(encoders, kind):
+    """States of a text are the same alone and in a batch with longer texts, whatever the padding contains."""
     encoder = encoders[kind]
     alone, together = batch(encoder, SHORT), batch(encoder, SHORT, TEXT, "", OTHER)
     filled = batch(encoder, SHORT, TEXT, "", OTHER)
@@ -145,10 +145,10 @@ def test_parity_with_plain_transformers(encoders, checkpoints, kind):
         if kind in (*CAUSAL, "roberta"):
             inputs.pop("token_type_ids", None)
         with torch.no_grad():
-            ours, theirs = encoder(batch(encoder, text)), plain(**inputs)
-        assert close(ours.last_hidden_state, theirs.last_hidden_state)
+            ours, reference = encoder(batch(encoder, text)), plain(**inputs)
+        assert close(ours.last_hidden_state, reference.last_hidden_state)
         if encoder.has_pooler:
-            assert close(ours.pooler_output, theirs.pooler_output)
+            assert close(ours.pooler_output, reference.pooler_output)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "albert", "electra"])
@@ -165,13 +165,13 @@ def test_parity_of_pairs(encoders, checkpoints, kind):
     tokens = pair_batch(encoder, (SHORT, OTHER), (OTHER, TEXT))
     assert ("token_type_ids" in tokens.inputs) == (kind in ("bert", "albert", "electra"))
     with torch.no_grad():
-        ours, theirs = encoder(tokens), plain(**inputs)
-    assert close(ours.last_hidden_state[tokens.mask], theirs.last_hidden_state[tokens.mask])
+        ours, reference = encoder(tokens), plain(**inputs)
+    assert close(ours.last_hidden_state[tokens.mask], reference.last_hidden_state[tokens.mask])
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
-def test_pairs_of_a_causal_model_use_three_new_units(encoders, kind):
-    """Start, delimiter and extract start as the table's mean; the states are those of their vectors."""
+def test_pairs_of_a_causal_model_use_three_new_tokens(encoders, kind):
+    """Start, delimiter and extract are initialised with the table's mean and used as input vectors."""
     encoder = encoders[kind]
     table = encoder.model.get_input_embeddings().weight
     assert close(encoder.added, table.mean(0).expand(3, -1), 1e-6)
@@ -179,15 +179,15 @@ def test_pairs_of_a_causal_model_use_three_new_units(encoders, kind):
     ids = tokens.inputs["input_ids"]
     with torch.no_grad():
         vectors = torch.cat([table, encoder.added])[ids]
-        theirs = encoder.model(inputs_embeds=vectors).last_hidden_state
+        reference = encoder.model(inputs_embeds=vectors).last_hidden_state
         ours = encoder(tokens).last_hidden_state
-    assert close(ours, theirs)
+    assert close(ours, reference)
     assert tokens.special[0, -1]
     assert close(pool(ours, tokens, encoder.pooling), ours[:, -1])
 
 
-def test_b01_last_real_unit_by_mask():
-    """B01: pooling takes the last True of the mask, wherever the padding stands."""
+def test_last_pooling_takes_the_last_real_token():
+    """Pooling uses the last True of the mask, whether the padding is on the left or on the right."""
     hidden = torch.tensor([[7.0, 11.0, 13.0, 17.0]] * 4)[..., None]
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1], [1, 1, 1, 1]]).bool()
     none = torch.zeros(4, 4, dtype=torch.long)
@@ -196,8 +196,8 @@ def test_b01_last_real_unit_by_mask():
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
-def test_b03_positions_are_counted_from_the_mask(encoders, kind):
-    """B03: padding on the left changes no state."""
+def test_positions_are_computed_from_the_mask(encoders, kind):
+    """Padding on the left must not change the states of a causal model."""
     encoder = encoders[kind]
     right = batch(encoder, SHORT)
     left = TokenBatch(
@@ -219,9 +219,12 @@ def padded_left(tensor: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "gpt2", "llama", "deberta-v2"])
-def test_b15_checkpointing_keeps_gradients_above_frozen_layers(checkpoints, kind):
-    """B15: with embeddings and the bottom layer frozen, the top layer's gradients are the same with and
-    without recomputation, and the frozen parts get none."""
+def test_checkpointing_keeps_gradients_above_frozen_layers(checkpoints, kind):
+    """Gradient checkpointing must not cut gradients off when its inputs do not require them.
+
+    With embeddings and the bottom layer frozen, the top layer's gradients are equal with and without
+    checkpointing, and frozen parameters get none.
+    """
 
     def gradients(checkpointing: bool) -> list[Tensor]:
         encoder = load(checkpoints[kind], kind)
@@ -253,14 +256,14 @@ def test_b15_checkpointing_keeps_gradients_above_frozen_layers(checkpoints, kind
 
 
 @pytest.mark.parametrize("kind", ["albert", "distilbert", "openai-gpt"])
-def test_checkpointing_is_harmless_where_there_is_none(checkpoints, kind):
+def test_checkpointing_has_no_effect_on_unsupported_architectures(checkpoints, kind):
     encoder = load(checkpoints[kind], kind)
     encoder.gradient_checkpointing()
     encoder(batch(encoder, SHORT)).last_hidden_state.sum().backward()
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_embedding_encoder_is_the_table_alone(encoders, kind):
+def test_embedding_encoder_is_only_the_table(encoders, kind):
     encoder = encoders[kind]
     table = encoder.embedding_encoder()
     weight = encoder.model.get_input_embeddings().weight
@@ -300,7 +303,7 @@ def test_loading_leaves_the_generator_alone_and_the_encoder_in_training_mode(che
 
 
 def test_one_step_trains_every_group(checkpoints):
-    """Every parameter of a single text's run gets a gradient, the new tokens' zero included (for DDP)."""
+    """Every parameter gets a gradient (required by DDP); without pairs, the added tokens' is zero."""
     encoder = load(checkpoints["gpt2"], "gpt2")
     encoder(batch(encoder, SHORT)).last_hidden_state.sum().backward()
     assert not encoder.added.grad.any()

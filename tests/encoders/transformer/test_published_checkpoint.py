@@ -1,4 +1,4 @@
-"""A real six-layer BERT and GPT-2's real byte pairs, where they are installed."""
+"""A published six-layer BERT and GPT-2's published byte pairs; skipped if they are not installed."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_parity_of_the_real_bert(encoder, folder):
     inputs = tokenizer(TEXTS, return_tensors="pt", padding=True, truncation=True, max_length=512)
     assert torch.equal(tokens.inputs["input_ids"], inputs["input_ids"])
     with torch.no_grad():
-        ours, theirs = encoder(tokens), plain(**inputs)
-    assert (ours.last_hidden_state - theirs.last_hidden_state)[tokens.mask].abs().max() <= 1e-5
-    assert (ours.pooler_output - theirs.pooler_output).abs().max() <= 1e-5
+        ours, reference = encoder(tokens), plain(**inputs)
+    assert (ours.last_hidden_state - reference.last_hidden_state)[tokens.mask].abs().max() <= 1e-5
+    assert (ours.pooler_output - reference.pooler_output).abs().max() <= 1e-5
     pair = encoder.tokenizer.tokenize_pairs([tuple(Text.from_string(t) for t in TEXTS[:2])], WindowOptions())
     tokens = TokenBatch.collate(pair[0], pad=encoder.tokenizer.pad)
     with torch.no_grad():
         ours = encoder(tokens)
-        theirs = plain(**tokenizer(*TEXTS[:2], return_tensors="pt"))
-    assert (ours.last_hidden_state - theirs.last_hidden_state).abs().max() <= 1e-5
+        reference = plain(**tokenizer(*TEXTS[:2], return_tensors="pt"))
+    assert (ours.last_hidden_state - reference.last_hidden_state).abs().max() <= 1e-5
 
 
-def test_the_real_bert_in_numbers(encoder):
+def test_sizes_of_the_real_bert(encoder):
     assert (encoder.hidden_size, encoder.num_layers, encoder.max_length) == (384, 6, 512)
     assert encoder.has_pooler
     sizes = [len(parameters) for _, parameters in encoder.layer_groups()]
@@ -67,7 +67,7 @@ def test_the_real_bert_in_numbers(encoder):
 
 
 def test_loading_is_quick(encoder, folder):
-    """No time goes into weights that are then overwritten. (Well under 0.3 s on an idle machine.)"""
+    """Loading must not initialise weights that are then overwritten (well under 0.3 s on an idle machine)."""
     times = []
     for _ in range(3):
         began = time.perf_counter()
@@ -95,7 +95,7 @@ def byte_pairs(tmp_path_factory) -> HFTokenizer:
 
 
 def test_byte_level_offsets(byte_pairs):
-    """Blanks that pieces bring along are not part of their words; bytes of one character share its place."""
+    """Spaces attached to pieces are not part of their words; bytes of one character share its span."""
     text = Text.from_string("Hello  world, 한국 runs <|endoftext|>")
     (row,) = byte_pairs.tokenize([text], WindowOptions())[0]
     shown = [text.text[a:b] for a, b in row.offsets]
@@ -106,7 +106,7 @@ def test_byte_level_offsets(byte_pairs):
         w[0] for w in text.words
     ]
     assert set(words) == set(text.words)
-    assert 50256 not in row.inputs["input_ids"]  # the end-of-text unit's name in a text is text
+    assert 50256 not in row.inputs["input_ids"]  # the name of the end-of-text token in a text is text
 
 
 def test_byte_level_ids_are_the_published_ones(byte_pairs):

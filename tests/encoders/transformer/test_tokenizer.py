@@ -48,7 +48,7 @@ MAKERS = {
     "roberta": lambda max_length=None: bert_like(byte_level(roberta=True), max_length),
     "unigram": lambda max_length=None: bert_like(unigram(), max_length),
 }
-KEPT = {name: make() for name, make in MAKERS.items()}
+TOKENIZERS = {name: make() for name, make in MAKERS.items()}
 
 
 def tokens(tokenizer: HFTokenizer, row: TokenizedWindow) -> list[str | None]:
@@ -56,7 +56,7 @@ def tokens(tokenizer: HFTokenizer, row: TokenizedWindow) -> list[str | None]:
 
 
 def check_row(row: TokenizedWindow, texts: list[Text]) -> None:
-    """The contract of a row of tokens over its texts."""
+    """Check the contract of a tokenized window."""
     size = len(row)
     assert row.offsets.shape == (size, 2)
     assert all(len(v) == size for v in row.inputs.values())
@@ -83,10 +83,10 @@ def check_row(row: TokenizedWindow, texts: list[Text]) -> None:
 
 
 def check_owned_once(tokenizer: HFTokenizer, rows: list[TokenizedWindow], text: Text) -> None:
-    """Every word that the tokenizer left anything of has its token in exactly one window."""
-    whole = tokenizer.table().tokenize([text], WindowOptions())[0][0]
+    """Check that every word that the tokenizer did not remove has its token in exactly one window."""
+    full = tokenizer.table().tokenize([text], WindowOptions())[0][0]
     owned = np.stack([r.word_to_token >= 0 for r in rows]).sum(0)
-    assert owned.tolist() == (whole.word_to_token >= 0).astype(int).tolist()
+    assert owned.tolist() == (full.word_to_token >= 0).astype(int).tolist()
     assert [r.window for r in rows] == list(range(len(rows)))
 
 
@@ -96,27 +96,27 @@ any_text = st.one_of(
 )
 
 
-@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize("kind", TOKENIZERS)
 @settings(max_examples=40, deadline=None)
 @given(raw=any_text, room=st.one_of(st.none(), st.integers(8, 20)), stride=st.integers(0, 3))
 def test_alignment_of_any_text(kind, raw, room, stride):
-    """Offsets lie within the text and leave blanks out; no word that the tokenizer kept loses its token."""
-    tokenizer, text = KEPT[kind], Text.from_string(raw)
+    """Offsets lie within the text and exclude whitespace; every word with pieces has a token."""
+    tokenizer, text = TOKENIZERS[kind], Text.from_string(raw)
     (rows,) = tokenizer.tokenize([text], WindowOptions(room, stride))
     for row in rows:
         check_row(row, [text])
         assert room is None or len(row) <= room
     check_owned_once(tokenizer, rows, text)
-    kept = {int(w) for r in rows for w in r.word_ids if w >= 0}
+    aligned = {int(w) for r in rows for w in r.word_ids if w >= 0}
     owned = {w for r in rows for w in range(len(text)) if r.word_to_token[w] >= 0}
-    assert kept <= owned
+    assert aligned <= owned
 
 
-@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize("kind", TOKENIZERS)
 @settings(max_examples=25, deadline=None)
 @given(first=any_text, second=any_text, room=st.integers(10, 20), cut=st.booleans())
 def test_alignment_of_any_pair(kind, first, second, room, cut):
-    tokenizer, pair = KEPT[kind], (Text.from_string(first), Text.from_string(second))
+    tokenizer, pair = TOKENIZERS[kind], (Text.from_string(first), Text.from_string(second))
     (rows,) = tokenizer.tokenize_pairs([pair], WindowOptions(room, 2, truncate=cut, max_first=3))
     for row in rows:
         check_row(row, list(pair))
@@ -127,11 +127,11 @@ def test_alignment_of_any_pair(kind, first, second, room, cut):
         check_owned_once(tokenizer, rows, pair[1])
 
 
-@pytest.mark.parametrize("kind", KEPT)
-def test_words_given_by_the_data(kind):
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pretokenized_words(kind):
     words = ["Ana", "runs", "1,000", "D.C.", "naïve", "ana's", "", "x"]
     text = Text.from_words(words)
-    (row,) = KEPT[kind].tokenize([text], WindowOptions())[0]
+    (row,) = TOKENIZERS[kind].tokenize([text], WindowOptions())[0]
     check_row(row, [text])
     assert (row.word_to_token >= 0).tolist() == [True] * 6 + [False, True]
     for word, token in enumerate(row.word_to_token):
@@ -139,8 +139,8 @@ def test_words_given_by_the_data(kind):
             assert row.offsets[token, 0] == text.spans[word][0]
 
 
-def test_b05_deleted_word_shifts_nothing():
-    """B05: a zero-width space given as a word has no token; the words after it keep theirs."""
+def test_removed_word_does_not_shift_later_words():
+    """A zero-width space as a pretokenized word gets no token; the words after it keep theirs."""
     tokenizer = bert_like()
     text = Text.from_words(["Ana", "\u200b", "runs"])
     (row,) = tokenizer.tokenize([text], WindowOptions())[0]
@@ -149,8 +149,8 @@ def test_b05_deleted_word_shifts_nothing():
     assert tokenizer.coverage()["words_deleted"] == 1
 
 
-def test_b07_words_are_read_at_their_first_piece():
-    """B07, the alignment in it: word ids of the pieces and the first token of each word."""
+def test_token_of_a_word_is_its_first_piece():
+    """Check word ids of the pieces and the first token of each word."""
     tokenizer = bert_like()
     text = Text.from_words(["Washington", "d.c."])
     (row,) = tokenizer.tokenize([text], WindowOptions())[0]
@@ -159,8 +159,8 @@ def test_b07_words_are_read_at_their_first_piece():
     assert row.word_to_token.tolist() == [1, 3]
 
 
-def test_b09_segments_of_a_pair():
-    """B09: token types tell the texts of a pair apart and are cut with them; one text has type 0 only."""
+def test_token_types_of_a_pair():
+    """Token types are 0 for the first and 1 for the second text, also if truncated; 0 for a single text."""
     tokenizer = bert_like()
     pair = (Text.from_string("how are you"), Text.from_string("fine"))
     (row,) = tokenizer.tokenize_pairs([pair], WindowOptions())[0]
@@ -175,8 +175,8 @@ def test_b09_segments_of_a_pair():
 
 
 @pytest.mark.parametrize(("a", "b"), [(5, 20), (20, 5), (3, 20), (20, 3), (0, 20), (20, 0), (4, 5)])
-def test_b10_pair_is_cut_longest_first(a, b):
-    """B10: the row is never too long, and of two long texts neither is cut more than it must."""
+def test_pair_is_truncated_longest_first(a, b):
+    """The window is never too long, and the longer text is truncated first."""
     tokenizer = bert_like()
     pair = (Text.from_string("a " * a), Text.from_string("b " * b))
     (row,) = tokenizer.tokenize_pairs([pair], WindowOptions(12, truncate=True))[0]
@@ -189,8 +189,11 @@ def test_b10_pair_is_cut_longest_first(a, b):
         assert min(first, second) == min(a, b)
 
 
-def test_b11_long_question_ends_and_covers_the_context():
-    """B11: a question that fills the window is cut and counted; every word of the context is owned once."""
+def test_long_question_leaves_room_for_the_context():
+    """A question that fills the window must not loop forever.
+
+    It is truncated and counted, and each word of the context is owned by one window.
+    """
     tokenizer = bert_like(max_length=12)
     pair = (Text.from_string("q " * 20), Text.from_string("c " * 30))
     began = time.perf_counter()
@@ -201,16 +204,16 @@ def test_b11_long_question_ends_and_covers_the_context():
     assert tokenizer.coverage()["firsts_cut"] == 1
 
 
-def test_b11_question_without_room_is_named():
-    """B11: where nothing bounds the question, one error quotes it."""
+def test_error_quotes_a_question_that_leaves_no_room():
+    """Without a limit for the question, a question that fills the window is an error."""
     tokenizer = bert_like()
     question = "which of the many questions is this one " * 3
     with pytest.raises(HarnessError, match=r"which of the many.*trainer\.max_length"):
         tokenizer.tokenize_pairs([(Text.from_string(question), Text.from_string("c"))], WindowOptions(12, 4))
 
 
-def test_b12_hangul_taken_apart_is_reported():
-    """B12: a lower-casing tokenizer makes [UNK] of Hangul. The word keeps its token and the report warns."""
+def test_unknown_hangul_is_reported():
+    """A lower-casing tokenizer decomposes Hangul into [UNK]: the word keeps its token; coverage() warns."""
     text = Text.from_string("한국")
     lower, cased = bert_like(wordpiece(lower=True)), bert_like(wordpiece(lower=False))
     (row,) = lower.tokenize([text], WindowOptions())[0]
@@ -247,15 +250,15 @@ def test_truncation_keeps_the_first_window_and_counts():
     assert (report["texts"], report["texts_cut"]) == (2, 1)
 
 
-def test_no_room_or_no_step_is_one_error():
+def test_errors_for_windows_without_room_or_too_large_stride():
     with pytest.raises(HarnessError, match="2 special tokens but not for text"):
         bert_like().tokenize([Text.from_string("a")], WindowOptions(2, 0))
     with pytest.raises(HarnessError, match="stride=64"):
         bert_like().tokenize([Text.from_string("a")], WindowOptions(32, 64))
 
 
-def test_a_files_own_padding_and_truncation_are_switched_off():
-    """Some published tokenizer files pad every text to 128 tokens and cut it there."""
+def test_padding_and_truncation_of_tokenizer_files_are_disabled():
+    """Some published tokenizer files pad and truncate every text to 128 tokens."""
     backend = wordpiece()
     backend.enable_truncation(5)
     backend.enable_padding(length=5)
@@ -263,14 +266,14 @@ def test_a_files_own_padding_and_truncation_are_switched_off():
     assert len(row) == 11
 
 
-def test_special_names_in_a_text_are_text():
+def test_special_token_names_in_a_text_are_text():
     tokenizer = bert_like()
     (row,) = tokenizer.tokenize([Text.from_string("a [SEP] b")], WindowOptions())[0]
     assert tokens(tokenizer, row).count("[SEP]") == 1
 
 
 def test_roberta_template_and_byte_offsets():
-    tokenizer = KEPT["roberta"]
+    tokenizer = TOKENIZERS["roberta"]
     pair = (Text.from_string("the  the"), Text.from_string(" 한"))
     (row,) = tokenizer.tokenize_pairs([pair], WindowOptions())[0]
     shown = tokens(tokenizer, row)
@@ -279,7 +282,7 @@ def test_roberta_template_and_byte_offsets():
     assert row.sequence_ids.tolist()[:7] == [-1, 0, 0, 0, -1, -1, 1]
     assert row.offsets[1:4].tolist() == [[0, 3], [4, 4], [5, 8]]
     assert row.word_ids[1:4].tolist() == [0, -1, 1]
-    assert {tuple(o) for o in row.offsets[7:-1].tolist()} == {(1, 2)}  # all bytes of the one character
+    assert {tuple(o) for o in row.offsets[7:-1].tolist()} == {(1, 2)}  # all bytes of one character
 
 
 def test_gpt_template_and_empty_text():
@@ -293,15 +296,15 @@ def test_gpt_template_and_empty_text():
     assert empty.sequence_ids.tolist() == [-1]
 
 
-def test_lone_surrogates_keep_their_place():
+def test_lone_surrogates_keep_their_offsets():
     text = Text("a\ud800 b", ((0, 2), (3, 4)))
     (row,) = bert_like().tokenize([text], WindowOptions())[0]
     assert row.word_to_token.tolist()[1] >= 0
     assert row.offsets[row.word_to_token[1]].tolist() == [3, 4]
 
 
-def test_a_piece_over_several_words_serves_each():
-    """Words that the tokenizer joined share the token that covers them."""
+def test_words_in_one_piece_share_its_token():
+    """Words that the tokenizer merges into one piece share that token."""
     tokenizer = bert_like()
     text = Text("washington", ((0, 4), (4, 7), (7, 10)), pretokenized=True)
     (row,) = tokenizer.tokenize([text], WindowOptions())[0]
@@ -310,7 +313,7 @@ def test_a_piece_over_several_words_serves_each():
     assert row.word_to_token.tolist() == [1, 2, 2]
 
 
-def test_units_match_the_tokenizers_own_encoding():
-    for tokenizer in KEPT.values():
+def test_ids_match_the_backend_tokenizer():
+    for tokenizer in TOKENIZERS.values():
         (row,) = tokenizer.tokenize([Text.from_string(TEXT)], WindowOptions())[0]
         assert row.inputs["input_ids"].tolist() == tokenizer.backend.encode(TEXT).ids

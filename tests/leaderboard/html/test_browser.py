@@ -54,7 +54,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def report(browser: Any, page: Path) -> Iterator[Any]:
-    """The page, opened anew; afterwards: nothing on the console, and no request but for the page itself."""
+    """Open the page; afterwards check that the console is empty and only the page itself was requested."""
     view(browser, page)
     yield browser
     assert [line for line in browser.get_log("browser") if line["level"] != "INFO"] == []
@@ -76,9 +76,9 @@ def view(browser: Any, page: Path, *, width: int = 1280, dark: bool = False) -> 
 
 
 def find(browser: Any, css: str) -> list[Any]:
-    found = browser.find_elements("css selector", css)
-    assert isinstance(found, list)
-    return found
+    elements = browser.find_elements("css selector", css)
+    assert isinstance(elements, list)
+    return elements
 
 
 def texts(browser: Any, css: str) -> list[str]:
@@ -147,7 +147,7 @@ def test_another_pair_can_be_chosen(report: Any) -> None:
     assert "two different rows" in find(report, "[aria-label='Where two rows disagree']")[0].text
 
 
-def test_rows_that_agree_say_so_and_are_not_shown_first(browser: Any, tmp_path: Path) -> None:
+def test_rows_that_agree_have_a_note_and_are_not_shown_first(browser: Any, tmp_path: Path) -> None:
     for encoder, level, draw in (("a", 0.9, 1), ("b", 0.9, 1), ("c", 0.5, 2)):
         labels(tmp_path / "r", level, encoder=encoder, draw=draw)
     assert main([str(tmp_path / "r"), "--output", str(tmp_path / "r.html")]) == 0
@@ -172,14 +172,14 @@ def test_rows_are_compared_when_ticked(report: Any) -> None:
 
 def test_details_of_a_row(report: Any) -> None:
     find(report, "td.tools button")[0].click()
-    told = find(report, "tr.detail")[0].text
-    assert "Seeds" in told
-    assert "parameters" in told
+    details = find(report, "tr.detail")[0].text
+    assert "Seeds" in details
+    assert "parameters" in details
     find(report, "td.tools button")[0].click()
     assert find(report, "tr.detail") == []
 
 
-def test_text_of_data_is_never_read_as_html(report: Any) -> None:
+def test_text_of_the_data_is_never_parsed_as_html(report: Any) -> None:
     task(report, "tags")
     assert report.execute_script("return window.broken === undefined && document.scripts.length") == 2
     assert HOSTILE in find(report, "body")[0].text
@@ -202,7 +202,7 @@ def test_costs_curves_and_layers_are_drawn(report: Any) -> None:
     assert find(report, "#tip")[0].is_displayed()
 
 
-def test_the_theme_is_the_systems_until_it_is_chosen(browser: Any, page: Path) -> None:
+def test_theme_follows_the_system_until_chosen(browser: Any, page: Path) -> None:
     view(browser, page, dark=True)
     color = "return getComputedStyle(document.body).backgroundColor"
     assert browser.execute_script(color) == "rgb(18, 22, 28)"
@@ -214,7 +214,7 @@ def test_the_theme_is_the_systems_until_it_is_chosen(browser: Any, page: Path) -
 
 
 def test_text_has_contrast_in_both_themes(browser: Any, page: Path) -> None:
-    """WCAG 2, 1.4.3: 4.5 to 1 for what is read, against the page."""
+    """WCAG 2, 1.4.3: the contrast of text with the page must be at least 4.5 to 1."""
     for dark in (False, True):
         view(browser, page, dark=dark)
         colors = {name: browser.execute_script(COLOR, f"--{name}") for name in ("bg", *READ)}
@@ -253,7 +253,7 @@ def test_nothing_is_wider_than_the_screen(
 
 
 def test_a_full_board_fits_with_a_readable_note(browser: Any, tmp_path: Path) -> None:
-    """Variants, a baseline and what was tried take room: figures that the details have too give way to it."""
+    """With variants, a baseline and tried counts, columns that are also in the details are dropped."""
     for k, encoder in enumerate(("mini_static", "mini_ulmfit_bi")):
         for strategy in ("frozen", "slow_embedding"):
             for seed in range(2):
@@ -279,7 +279,7 @@ def test_a_full_board_fits_with_a_readable_note(browser: Any, tmp_path: Path) ->
     assert {"trained parameters", "training time (s)", "dev", "tried", "95 % CI"} <= facts
 
 
-def test_paper_holds_every_task(browser: Any, page: Path) -> None:
+def test_print_view_contains_every_task(browser: Any, page: Path) -> None:
     view(browser, page)
     browser.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert texts(browser, "h2") == ["qa", "tags", "topics"]

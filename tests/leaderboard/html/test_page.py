@@ -1,4 +1,4 @@
-"""The HTML report's data and page: one file, escaped, complete, and made in time."""
+"""The HTML report's data and page: a single file, escaped, complete, and generated within the time limit."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def made(folder: Path, out: Path, *options: str) -> str:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert found
-    data = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert match
+    data = json.loads(match[1])
     assert isinstance(data, dict)
     return data
 
@@ -48,23 +48,23 @@ def report(folder: Path, out: Path, *options: str) -> dict[str, Any]:
 
 
 class Elements(HTMLParser):
-    """Elements of a page by name, with their attributes."""
+    """Collect the elements of a page as pairs of tag and attributes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.seen.append((tag, dict(attrs)))
 
 
-def test_the_page_is_one_file_that_runs_its_own_script_alone(results: Path, tmp_path: Path) -> None:
+def test_page_is_one_file_that_runs_only_its_script(results: Path, tmp_path: Path) -> None:
     page = made(results, tmp_path)
     elements = Elements()
     elements.feed(page)
-    assert [tag for tag, _ in elements.found].count("script") == 2
-    assert not [a for _, a in elements.found if "src" in a]
-    assert [a["href"] for tag, a in elements.found if tag == "link"] == ["data:,"]
+    assert [tag for tag, _ in elements.seen].count("script") == 2
+    assert not [a for _, a in elements.seen if "src" in a]
+    assert [a["href"] for tag, a in elements.seen if tag == "link"] == ["data:,"]
     script = page.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; script-src 'sha256-{digest}';" in page
@@ -81,12 +81,12 @@ def test_text_of_data_stays_inside_the_data(results: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "a & b", "\u2028\u2029", "한국어", "@@DATA@@"])
 def test_any_text_is_a_literal(text: str) -> None:
-    told = literal({text: text})
-    assert not set(told) & set("<>&\u2028\u2029")
-    assert json.loads(told) == {text: text}
+    encoded = literal({text: text})
+    assert not set(encoded) & set("<>&\u2028\u2029")
+    assert json.loads(encoded) == {text: text}
 
 
-def test_half_a_surrogate_can_be_written() -> None:
+def test_lone_surrogates_can_be_written() -> None:
     assert literal(["\ud83d"]).encode() == b'["\\ud83d"]'
 
 
@@ -95,7 +95,7 @@ def test_html_is_chosen_by_format_too(results: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
 
 
-def test_rows_say_what_the_board_says(
+def test_rows_equal_those_of_the_board(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = report(results, tmp_path)["tables"]
@@ -104,15 +104,15 @@ def test_rows_say_what_the_board_says(
     plain = json.loads(capsys.readouterr().out)["rows"]
     rows = [(t["task"], row) for t in tables for row in t["rows"]]
     assert len(rows) == len(plain)
-    for (task, row), known in zip(rows, plain, strict=True):
+    for (task, row), expected in zip(rows, plain, strict=True):
         assert (task, row["mean"], row["n"], row["tied"]) == (
-            known["task"], known["mean"], known["n"], known["tied"],
+            expected["task"], expected["mean"], expected["n"], expected["tied"],
         )  # fmt: skip
-        assert (row["ci"] or [None, None]) == [known["ci_low"], known["ci_high"]]
+        assert (row["ci"] or [None, None]) == [expected["ci_low"], expected["ci_high"]]
     assert len(tables[0]["rows"][0]["seeds"]) == 3
 
 
-def test_failed_cells_notes_and_provenance_are_there(results: Path, tmp_path: Path) -> None:
+def test_failed_cells_notes_and_provenance_are_included(results: Path, tmp_path: Path) -> None:
     data = report(results, tmp_path)
     assert data["cells"]["failed"] == 2
     assert len(data["failed"]) == 2
@@ -120,7 +120,7 @@ def test_failed_cells_notes_and_provenance_are_there(results: Path, tmp_path: Pa
     assert data["tables"][0]["run_notes"] == [["split off the training file", 21]]
 
 
-def test_compared_pairs_are_those_of_compare(
+def test_compared_pairs_equal_those_of_compare(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--task", "qa", "--compare", "bert_base/full", "elmo/frozen")
@@ -129,12 +129,12 @@ def test_compared_pairs_are_those_of_compare(
     assert [names[i] for i in table["selected"]] == ["bert_base/full", "elmo/frozen"]
     capsys.readouterr()
     main([str(results), "--format", "json", *options])
-    (wanted,) = json.loads(capsys.readouterr().out)["comparisons"]
-    (found,) = [f for f in table["pairs"]["tests"] if f[:2] == table["selected"]]
-    assert found[2:] == [wanted[k] for k in ("effect", "ci_low", "ci_high", "p")]
+    (expected,) = json.loads(capsys.readouterr().out)["comparisons"]
+    (actual,) = [f for f in table["pairs"]["tests"] if f[:2] == table["selected"]]
+    assert actual[2:] == [expected[k] for k in ("effect", "ci_low", "ci_high", "p")]
 
 
-def test_a_name_that_is_no_row_is_refused(results: Path, tmp_path: Path) -> None:
+def test_unknown_row_name_is_rejected(results: Path, tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="--compare nobody/full"):
         made(results, tmp_path, "--compare", "nobody/full", "elmo/full")
 
@@ -153,11 +153,11 @@ def test_disagreements_are_capped_and_counted(results: Path, tmp_path: Path) -> 
     assert one["gold"].startswith("answer ")
 
 
-def test_disagreements_of_numbers_are_the_farthest_apart(tmp_path: Path) -> None:
+def test_numeric_disagreements_show_the_largest_differences(tmp_path: Path) -> None:
     gold = [float(i) for i in range(40)]
     for name, off in (("near", 0.1), ("far", 3.0)):
-        told = [g + off * (i % 5) for i, g in enumerate(gold)]
-        write(tmp_path / "r", gold, told, np.arange(40) % 2 == 0, encoder=name)
+        predictions = [g + off * (i % 5) for i, g in enumerate(gold)]
+        write(tmp_path / "r", gold, predictions, np.arange(40) % 2 == 0, encoder=name)
     d = report(tmp_path / "r", tmp_path)["tables"][0]["disagreements"]
     (pair,) = d["pairs"]
     names = [r["name"] for r in report(tmp_path / "r", tmp_path)["tables"][0]["rows"]]
@@ -167,7 +167,7 @@ def test_disagreements_of_numbers_are_the_farthest_apart(tmp_path: Path) -> None
     assert all(k % 5 >= 2 for k in pair["shown"])
 
 
-def test_rows_on_other_examples_are_not_set_side_by_side(tmp_path: Path) -> None:
+def test_rows_on_different_examples_are_not_compared(tmp_path: Path) -> None:
     labels(tmp_path / "r", 0.9, encoder="a", n=50)
     labels(tmp_path / "r", 0.5, encoder="b", n=60)
     tables = report(tmp_path / "r", tmp_path)["tables"]
@@ -175,7 +175,7 @@ def test_rows_on_other_examples_are_not_set_side_by_side(tmp_path: Path) -> None
     assert all(t["disagreements"] is None and t["pairs"] is None for t in tables)
 
 
-def test_the_heat_map_never_chooses_by_test(tmp_path: Path) -> None:
+def test_heat_map_does_not_select_by_test_score(tmp_path: Path) -> None:
     for level, dev, lr in ((0.9, 0.1, 1), (0.4, 0.8, 2)):
         given = {"cell": f"c{lr}", "variant": {"optimizer.lr": lr}, "dev": {"accuracy": dev}}
         labels(tmp_path / "r", level, encoder="a", **given)
@@ -186,7 +186,7 @@ def test_the_heat_map_never_chooses_by_test(tmp_path: Path) -> None:
     assert shown["a"][1] == 2
 
 
-def test_the_heat_map_shows_the_largest_training_set_alone(tmp_path: Path) -> None:
+def test_heat_map_shows_only_the_largest_training_set(tmp_path: Path) -> None:
     for n, level in ((30, 0.9), (500, 0.5)):
         for encoder in "ab":
             variant = {"task.train_size": n} if n == 30 else {}
@@ -203,16 +203,16 @@ def test_the_heat_map_shows_the_largest_training_set_alone(tmp_path: Path) -> No
     }
 
 
-def test_fronts_hold_rows_of_one_size_of_the_training_set(tmp_path: Path) -> None:
+def test_pareto_fronts_are_within_one_training_set_size(tmp_path: Path) -> None:
     for n, level, spent in ((30, 0.3, 1.0), (500, 0.9, 5.0), (500, 0.5, 9.0)):
         given: dict[str, Any] = {"encoder": f"e{spent:g}", "n_train": n, "costs": Costs(train_seconds=spent)}
         labels(tmp_path / "r", level, **given)
     rows = report(tmp_path / "r", tmp_path)["tables"][0]["rows"]
-    found = {row["labels"]["encoder"]: (row["n_train"], "train_seconds" in row["front"]) for row in rows}
-    assert found == {"e1": (30, True), "e5": (500, True), "e9": (500, False)}
+    fronts = {row["labels"]["encoder"]: (row["n_train"], "train_seconds" in row["front"]) for row in rows}
+    assert fronts == {"e1": (30, True), "e5": (500, True), "e9": (500, False)}
 
 
-def test_tasks_without_a_system_in_common_say_so(tmp_path: Path) -> None:
+def test_tasks_without_a_common_system_have_a_note(tmp_path: Path) -> None:
     for task, encoder in (("a", "x"), ("b", "y")):
         labels(tmp_path / "r", 0.5, task=task, encoder=encoder)
     across = report(tmp_path / "r", tmp_path)["across"]
@@ -236,14 +236,14 @@ def test_layers_of_the_mix(results: Path, tmp_path: Path) -> None:
     assert {p["n_train"] for p in table["curves"]} == {100, 300, 1000}
 
 
-def test_a_board_without_scores_is_a_report_too(tmp_path: Path) -> None:
+def test_report_of_a_board_without_scores(tmp_path: Path) -> None:
     write_record(tmp_path / "r" / "t" / "e" / "s" / "c" / "seed-0", Record("failed", "t", "e", "s", "c", 0))
     data = report(tmp_path / "r", tmp_path)
     assert data["tables"][0]["rows"][0]["state"] == "failed"
     assert data["tables"][0]["heat"] is None
 
 
-def test_damaged_predictions_cost_their_views_alone(tmp_path: Path) -> None:
+def test_damaged_predictions_affect_only_their_views(tmp_path: Path) -> None:
     for encoder in ("a", "b"):
         labels(tmp_path / "r", 0.5, encoder=encoder)
     (broken,) = (tmp_path / "r").glob("t/a/*/*/seed-0/predictions.parquet")
@@ -264,9 +264,9 @@ def test_provenance_counts_what_differs() -> None:
         Record("complete", "t", "e", "s", "c", seed, versions={"torch": v}, costs=Costs(host="h"))
         for seed, v in enumerate(("2.8", "2.9", "2.9"))
     ]
-    found = dict(provenance(records))
-    assert found["torch"] == "2.9 (2), 2.8 (1)"
-    assert (found["host"], found["complete cells"]) == ("h", "3")
+    counted = dict(provenance(records))
+    assert counted["torch"] == "2.9 (2), 2.8 (1)"
+    assert (counted["host"], counted["complete cells"]) == ("h", "3")
     assert provenance([]) == [("complete cells", "0")]
 
 

@@ -1,4 +1,4 @@
-"""The board as LaTeX: any name is set as it is, and what is written compiles where LaTeX is installed."""
+"""The board as LaTeX: all names are escaped, and the output compiles (skipped without LaTeX)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ DOCUMENT = r"""\documentclass{article}
 """
 
 
-def test_no_name_means_anything_to_latex() -> None:
+def test_special_characters_are_escaped() -> None:
     assert escape(r"a\b_{c}%$&#~^") == (
         r"a\textbackslash{}b\_\{c\}\%\$\&\#\textasciitilde{}\textasciicircum{}"
     )
-    assert escape("[x]*") == "{[}x{]}{*}"  # at the start of a line these would belong to the end of the last
+    assert escape("[x]*") == "{[}x{]}{*}"  # unbraced, they would be read as arguments of the preceding \\
     assert escape("a---b ?`c") == "a-{}-{}-b ?{}`c"
     assert escape("e\u0301\u200b\u00a0±") == "é~$\\pm$"
 
@@ -43,8 +43,8 @@ def made(root: Path, out: Path, *options: str) -> str:
     return (out / "board.tex").read_text(encoding="utf-8")
 
 
-def test_what_a_document_needs_is_said(tmp_path: Path) -> None:
-    for encoder, wanted in (
+def test_comments_list_the_required_packages(tmp_path: Path) -> None:
+    for encoder, expected in (
         ("plain", ["booktabs", "graphicx"]),
         ("naïve", ["booktabs", "graphicx", "[T1]"]),
         ("한국어", ["booktabs", "graphicx", "[T1]", "LuaLaTeX"]),
@@ -52,17 +52,17 @@ def test_what_a_document_needs_is_said(tmp_path: Path) -> None:
         labels(tmp_path / encoder, 0.5, encoder=encoder)
         text = made(tmp_path / encoder, tmp_path)
         needs = [line for line in text.splitlines() if line.startswith("%")]
-        assert len(needs) == len(wanted)
-        assert all(word in line for word, line in zip(wanted, needs, strict=True))
+        assert len(needs) == len(expected)
+        assert all(word in line for word, line in zip(expected, needs, strict=True))
 
 
-def test_a_view_without_rows_is_no_table() -> None:
+def test_view_without_rows_has_no_table() -> None:
     text = latex_views([View("across", "Over 2 tasks", [], ["nothing is ranked: a_b"])])
     assert "tabular" not in text
     assert r"nothing is ranked: a\_b." in text
 
 
-def test_tables_are_set_before_there_are_too_many(tmp_path: Path) -> None:
+def test_floats_are_flushed_regularly(tmp_path: Path) -> None:
     for k in range(40):
         labels(tmp_path / "r", 0.5, n=6, task=f"t{k}")
     text = made(tmp_path / "r", tmp_path)
@@ -74,7 +74,7 @@ def test_tables_are_set_before_there_are_too_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [[], ["--cost", "--by-slice", "--across", "--budget", "train_seconds=60"], ["--papers"]]
 )
-def test_it_compiles(tmp_path: Path, options: list[str]) -> None:
+def test_output_compiles(tmp_path: Path, options: list[str]) -> None:
     if shutil.which("pdflatex") is None or shutil.which("kpsewhich") is None:
         pytest.skip("no LaTeX: apt-get install texlive-latex-base texlive-latex-recommended")
     if not subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).stdout:
@@ -93,7 +93,7 @@ def test_it_compiles(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "main.tex").write_text(DOCUMENT)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=240)
-    told = run.stdout.decode("utf-8", "replace")
-    assert run.returncode == 0, re.findall(r"(?m)^!.*\n.*", told)
-    assert not re.findall(r"Overfull|Float too large", told)
+    log = run.stdout.decode("utf-8", "replace")
+    assert run.returncode == 0, re.findall(r"(?m)^!.*\n.*", log)
+    assert not re.findall(r"Overfull|Float too large", log)
     assert (tmp_path / "main.pdf").stat().st_size > 10_000

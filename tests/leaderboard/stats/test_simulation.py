@@ -1,8 +1,8 @@
-"""Intervals and tests on made-up records whose truth is known: how often they are right.
+"""Coverage of confidence intervals and false-positive rates of tests, on simulated records with known truth.
 
-An example has a difficulty, a model meets it, a seed shifts the whole model, and each seed decides each
-example anew. Simulated are accuracy, span F1 (counts of several
-entities a sentence) and Pearson's correlation.
+Each example has a difficulty, each seed shifts the model's level, and each seed's outcome on an example is
+drawn independently. Metrics: accuracy, span F1 (counts of several entities per sentence) and Pearson's
+correlation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.leaderboard.stats.bootstrap import Weights, of_difference, of_row
 
 N = 300
 SPREADS = {"none": 0.0, "equal": 1.0, "large": 3.0}
-"""Deviation of the seeds in tokens of the deviation that N examples give."""
+"""Standard deviation between seeds, in units of the standard deviation from sampling N examples."""
 
 
 def drawn(
@@ -30,8 +30,11 @@ def drawn(
     f1: bool = False,
     shifts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(n, N, k) counts: right and 1, or correct, predicted and gold entities. ``shifts`` (n, 1) of the seeds
-    are drawn unless given."""
+    """Draw counts (n, N, k): right and 1, or correct, predicted and gold entities.
+
+    Args:
+        shifts: shift of each seed, (n, 1); None = drawn.
+    """
     noise = np.sqrt(level * (1 - level) / N)
     shifts = random.standard_normal((n, 1)) if shifts is None else shifts
     p = level + spread * noise * shifts + difficulty
@@ -54,7 +57,7 @@ def metric(sums: np.ndarray) -> np.ndarray:
 def measured(
     counts: np.ndarray, weights: Weights, metric: Callable[[np.ndarray], np.ndarray] = metric
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n,) and replicates (n, B) of counts (n, N, k)."""
+    """Return scores (n,) and bootstrap replicates (n, B) of counts (n, N, k)."""
     n, size, k = counts.shape
     flat = counts.transpose(1, 0, 2).reshape(size, n * k)
     sums = np.concatenate([w @ flat for w in weights.chunks(size)]).reshape(-1, n, k)
@@ -68,7 +71,7 @@ def difficulties(random: np.random.Generator) -> np.ndarray:
 def coverage(
     *, n: int, spread: float, runs: int, f1: bool = False, level: float = 0.75
 ) -> tuple[float, float]:
-    """Share of intervals that hold the truth: ours, and percentiles of the plain crossed bootstrap."""
+    """Return the coverage of our intervals and of percentile intervals of the plain crossed bootstrap."""
     random = np.random.default_rng([n, int(10 * spread), int(f1), int(100 * level)])
     weights = Weights(resamples=300)
     # the truth by drawing many seeds and examples
@@ -99,14 +102,14 @@ def false_positives(
     alike: float = 1.0,
     together: float = 0.0,
 ) -> float:
-    """Share of p < 0.05 for two rows of one expectation, of ``n`` seeds that spread by ``spread``.
+    """Return the share of p < 0.05 for two rows with equal expectation, ``n`` seeds and deviation ``spread``.
 
     Args:
-        alike: share of the difficulties that both rows have in common.
-        together: correlation of the seeds' shifts, for as many seeds in both rows.
+        alike: share of the examples that are equally difficult for both rows.
+        together: correlation of the seeds' shifts between the rows, which must have equally many seeds.
     """
     random = np.random.default_rng([*n, *(int(100 * x) for x in (*spread, alike, together)), pair_seeds, f1])
-    weights, found = Weights(resamples=300), 0
+    weights, rejected = Weights(resamples=300), 0
     for _ in range(runs):
         one, own = difficulties(random), difficulties(random)
         other = np.where(random.random(N) < alike, one, own)
@@ -117,17 +120,19 @@ def false_positives(
             measured(drawn(random, n=m, spread=s, difficulty=d, f1=f1, shifts=z), weights)
             for m, s, d, z in zip(n, spread, (one, other), (first, second), strict=True)
         )
-        found += of_difference(a, b, pair_seeds=pair_seeds).p_value() < 0.05
-    return found / runs
+        rejected += of_difference(a, b, pair_seeds=pair_seeds).p_value() < 0.05
+    return rejected / runs
 
 
 def correlations(*, n: int, spread: float, size: int, runs: int) -> float:
-    """Share of intervals that hold the mean of the seeds' correlations. Gold and noise are normal, a seed
-    scales its noise by exp(0.3 spread z)."""
-    random, weights, held = np.random.default_rng([n, int(10 * spread), size]), Weights(resamples=300), 0
+    """Return the coverage of intervals of the mean correlation over seeds.
+
+    Gold values and noise are normal; a seed scales its noise by exp(0.3 spread z).
+    """
+    random, weights, covered = np.random.default_rng([n, int(10 * spread), size]), Weights(resamples=300), 0
 
     def counts(m: int) -> np.ndarray:
-        """(m, N, 6): 1, x, y, their squares and product."""
+        """Draw counts (m, N, 6): 1, x, y, their squares and product."""
         gold, hard = random.standard_normal((2, size))
         noise = np.exp(0.3 * spread * random.standard_normal((m, 1)))
         x = gold + 0.5 * hard + 0.5 * noise * random.standard_normal((m, size))
@@ -141,8 +146,8 @@ def correlations(*, n: int, spread: float, size: int, runs: int) -> float:
     truth = float(np.mean([pearson(counts(200).sum(axis=1)).mean() for _ in range(200)]))
     for _ in range(runs):
         low, high = of_row(*measured(counts(n), weights, pearson)).interval(bounds=(-1.0, 1.0))
-        held += low <= truth <= high
-    return held / runs
+        covered += low <= truth <= high
+    return covered / runs
 
 
 @pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
@@ -156,7 +161,7 @@ def test_false_positives_in_a_quick_simulation() -> None:
     assert 0.02 <= false_positives(n=(3, 3), spread=(1.0, 1.0), runs=400) <= 0.08
 
 
-def test_no_more_false_positives_where_the_seeds_of_one_row_alone_differ() -> None:
+def test_false_positives_when_only_one_row_has_seed_variance() -> None:
     assert 0.02 <= false_positives(n=(3, 3), spread=(0.2, 2.0), runs=400) <= 0.09
 
 
@@ -194,7 +199,7 @@ UNLIKE = [
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("alike", [0.5, 1.0])
 @pytest.mark.parametrize(("n", "spread"), UNLIKE)
-def test_false_positive_rate_of_rows_that_are_unlike(
+def test_false_positive_rate_of_rows_with_different_difficulties(
     n: tuple[int, int], spread: tuple[float, float], alike: float
 ) -> None:
     rate = false_positives(n=n, spread=spread, runs=3000, alike=alike)

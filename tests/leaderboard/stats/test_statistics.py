@@ -38,7 +38,7 @@ def cell(
     tags: list[list[str]] | None = None,
     **given: Any,
 ) -> Path:
-    """A complete cell whose predictions are right where ``right`` (N,) is True."""
+    """Write a complete cell whose predictions are correct where ``right`` (N,) is True."""
     n, score = len(right), float(np.mean(right))
     plain: dict[str, Any] = {
         "status": "complete", "task": task, "encoder": encoder, "strategy": "full", "cell": f"cell-{encoder}",
@@ -91,7 +91,7 @@ def test_the_interval_of_one_seed_is_reproducible_and_correct() -> None:
     assert sample(right).interval() == (low, high, kind)
 
 
-def test_all_examples_right_still_gives_an_interval() -> None:
+def test_interval_exists_when_all_examples_are_correct() -> None:
     low, high, kind = sample(np.ones((1, 100))).interval()
     assert (low, high, kind) == (pytest.approx(0.963, abs=1e-3), 1.0, NO_SPREAD)
 
@@ -102,8 +102,8 @@ def test_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (row["ci_low"], row["ci_high"], row["ci_kind"]) == (None, None, "fewer than two examples")
 
 
-def test_the_parts_of_the_variance_are_those_of_two_way_analysis() -> None:
-    """For a mean the bootstrap's variances are known: those of the analysis of variance."""
+def test_variance_components_equal_two_way_analysis_of_variance() -> None:
+    """For a mean, the bootstrap's variance components equal those of the analysis of variance."""
     random = np.random.default_rng(1)
     values = random.random((4, 60)) + random.random((4, 1)) + random.random(60)
     n, size = values.shape
@@ -117,14 +117,14 @@ def test_the_parts_of_the_variance_are_those_of_two_way_analysis() -> None:
     assert spread.seeds == pytest.approx(between - interaction / 2, rel=0.01)
 
 
-def test_many_seeds_and_no_example_noise_is_students_interval() -> None:
+def test_interval_without_example_variance_equals_students_t() -> None:
     scores = np.array([0.5, 0.6, 0.7, 0.65])
     spread = of_row(scores, np.repeat(scores[:, None], 10, axis=1))
-    wanted = scipy.stats.t.interval(0.95, 3, loc=scores.mean(), scale=scipy.stats.sem(scores))
-    assert spread.interval() == pytest.approx(wanted)
+    expected = scipy.stats.t.interval(0.95, 3, loc=scores.mean(), scale=scipy.stats.sem(scores))
+    assert spread.interval() == pytest.approx(expected)
 
 
-def test_unpaired_seeds_alone_are_welchs_test_and_paired_ones_students() -> None:
+def test_seed_variance_only_gives_welchs_test_or_the_paired_t_test() -> None:
     random = np.random.default_rng(0)
     a, b = random.random(5), random.random(5) + 0.3
     flat = [(x, np.repeat(x[:, None], 10, axis=1)) for x in (a, b)]
@@ -148,7 +148,7 @@ def ranks_by_counting(scores: np.ndarray) -> np.ndarray:
 
 
 def friedman_by_formula(ranked: np.ndarray) -> tuple[float, float]:
-    """12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2, divided by 1 - sum(t^3 - t) / (T k (k^2 - 1))."""
+    """Compute 12 T / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2 / (1 - sum(t^3 - t) / (T k (k^2 - 1)))."""
     k, tasks = ranked.shape
     statistic = 12 * tasks / (k * (k + 1)) * float(((ranked.mean(axis=1) - (k + 1) / 2) ** 2).sum())
     ties = sum(float((n**3 - n).sum()) for c in ranked.T for n in [np.unique(c, return_counts=True)[1]])
@@ -162,8 +162,8 @@ def interquartile_mean_by_sorting(values: np.ndarray) -> float:
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
-def test_ranks_friedman_and_interquartile_mean_are_those_of_their_formulas() -> None:
-    """On random tables, most of them with ties: scores of one decimal."""
+def test_ranks_friedman_and_interquartile_mean_equal_their_formulas() -> None:
+    """Random tables with scores of one decimal, so that most tables have ties."""
     random = np.random.default_rng(0)
     for _ in range(200):
         k, tasks = random.integers(3, 8), random.integers(5, 9)
@@ -182,25 +182,25 @@ def test_equal_systems_have_no_significant_ranks() -> None:
 def test_the_board_has_intervals_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for i, level in enumerate((0.80, 0.79, 0.4)):
         seeds(tmp_path, level, encoder=f"e{i}", draw=i)
-    found = board(tmp_path, capsys)["rows"]
-    assert [row["tied"] for row in found] == [True, True, False]
-    for row in found:
+    result = board(tmp_path, capsys)["rows"]
+    assert [row["tied"] for row in result] == [True, True, False]
+    for row in result:
         assert row["ci_low"] < row["mean"] < row["ci_high"]
         assert row["ci_kind"] == "seeds and examples"
-    assert board(tmp_path, capsys)["rows"] == found
+    assert board(tmp_path, capsys)["rows"] == result
     main([str(tmp_path)])
     out = capsys.readouterr().out
-    assert f"{found[0]['ci_low']:.4f} to {found[0]['ci_high']:.4f}" in out
+    assert f"{result[0]['ci_low']:.4f} to {result[0]['ci_high']:.4f}" in out
     assert "not significantly different from the best row (paired test, p >= 0.05, Holm)" in out
 
 
-def test_records_without_counts_have_a_mean_and_say_so(
+def test_records_without_counts_have_a_mean_and_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell(tmp_path, np.array([True, False]), metric_from_stats="")
     cell(tmp_path, np.array([True, True]), encoder="f", metric_from_stats="os.system")
-    found = board(tmp_path, capsys)["rows"]
-    assert [row["ci_low"] for row in found] == [None, None]
+    result = board(tmp_path, capsys)["rows"]
+    assert [row["ci_low"] for row in result] == [None, None]
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "1 of 2 rows without a confidence interval: its record has no example statistics" in out
@@ -215,7 +215,7 @@ def test_predictions_that_contradict_their_record_give_no_interval(
     assert row["ci_kind"] == "its predictions give 0.5, its record 0.9"
 
 
-def test_a_best_row_that_cannot_be_tested_leaves_question_marks(
+def test_question_marks_when_the_best_row_cannot_be_tested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A table without marks would look as if no test had been requested."""
@@ -231,8 +231,8 @@ def test_compare_two_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     seeds(tmp_path, 0.9, encoder="good", draw=1)
     seeds(tmp_path, 0.5, encoder="bad", draw=2)
     seeds(tmp_path, 0.5, encoder="other", draw=3, size=100, task="t2")
-    found = board(tmp_path, capsys, "--compare", "good/full", "cell-bad")["comparisons"]
-    (one,) = found
+    result = board(tmp_path, capsys, "--compare", "good/full", "cell-bad")["comparisons"]
+    (one,) = result
     assert one["effect"] == pytest.approx(one["mean_a"] - one["mean_b"], abs=1e-5)
     assert one["ci_low"] < one["effect"] < one["ci_high"]
     assert (one["examples"], one["seeds"]) == (200, "unpaired")
@@ -265,28 +265,28 @@ def test_degenerate_seeds_are_counted_and_shown(tmp_path: Path, capsys: pytest.C
     assert "1 seed degenerate (one answer for every example); included in the means" in out
 
 
-def test_slices_are_scored_on_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slices_are_scored_separately(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tags = [["short"] if i < 50 else ["long", "odd"] for i in range(100)]
     for s in range(3):
         cell(tmp_path, np.arange(100) < 60 + s, seed=s, tags=tags)
-    found = {row["slice"]: row for row in board(tmp_path, capsys, "--by-slice")["slices"]}
-    assert set(found) == {"short", "long", "odd"}
-    assert found["short"]["mean"] == 1.0
-    assert found["long"]["mean"] == pytest.approx((10 + 11 + 12) / 150, abs=1e-6)
-    assert found["long"]["ci_low"] < 0.22 < found["long"]["ci_high"]
+    result = {row["slice"]: row for row in board(tmp_path, capsys, "--by-slice")["slices"]}
+    assert set(result) == {"short", "long", "odd"}
+    assert result["short"]["mean"] == 1.0
+    assert result["long"]["mean"] == pytest.approx((10 + 11 + 12) / 150, abs=1e-6)
+    assert result["long"]["ci_low"] < 0.22 < result["long"]["ci_high"]
 
 
 def test_curves_over_the_training_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for size, level in ((100, 0.5), (1000, 0.8)):
         variant = {"task.train_size": size, "optimizer.lr": 0.1}
         seeds(tmp_path, level, cell=f"c{size}", variant=variant, n_train=size)
-    found = board(tmp_path, capsys, "--curve")["curves"]
-    assert [(p["line"], p["n_train"]) for p in found] == [
+    result = board(tmp_path, capsys, "--curve")["curves"]
+    assert [(p["line"], p["n_train"]) for p in result] == [
         ("e/full optimizer.lr=0.1", 100), ("e/full optimizer.lr=0.1", 1000),
     ]  # fmt: skip
     grouped = board(tmp_path, capsys, "--curve", "--group-by", "encoder")["curves"]
     assert [(p["line"], p["n_train"], p["mean"]) for p in grouped] == [
-        ("encoder=e", p["n_train"], p["mean"]) for p in found
+        ("encoder=e", p["n_train"], p["mean"]) for p in result
     ]
     with pytest.raises(HarnessError, match=r"task\.train_size"):
         main([str(tmp_path), "--curve", "--group-by", "n_train", "cell"])
@@ -295,12 +295,12 @@ def test_curves_over_the_training_set(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_curve_needs_no_size_in_the_variant_and_has_one_point_per_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The size can come from a configuration file; an explicit size of the whole split equals `all`."""
+    """The size can come from a configuration file; the explicit size of the full split equals ``all``."""
     seeds(tmp_path, 0.5, cell="c100", n_train=100)
     seeds(tmp_path, 0.8, cell="c1000", n_train=1000)
     seeds(tmp_path, 0.8, cell="cmost", n_train=1000, variant={"task.train_size": 1000})
-    found = board(tmp_path, capsys, "--curve")["curves"]
-    assert [(p["line"], p["n_train"]) for p in found] == [("e/full", 100), ("e/full", 1000)]
+    result = board(tmp_path, capsys, "--curve")["curves"]
+    assert [(p["line"], p["n_train"]) for p in result] == [("e/full", 100), ("e/full", 1000)]
 
 
 def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,11 +309,16 @@ def test_costs_fronts_and_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture
     ):
         costs = Costs(train_seconds=spent, host="h", device=device)
         seeds(tmp_path, level, encoder=f"e{i}", draw=i, costs=costs, trained_parameters=2**18 * (i + 1))
-    found = {row["row"]: row for row in board(tmp_path, capsys, "--cost")["cost"]}
-    assert ["train_seconds" in found[f"e{i}/full"]["best_for"] for i in range(4)] == [True, True, False, True]
-    assert [found[f"e{i}/full"]["storage_mb"] for i in range(4)] == [1.0, 2.0, 3.0, 4.0]
-    assert found["e3/full"]["device"] == "GPU X"
-    assert "adapt_seconds" not in found["e0/full"]
+    result = {row["row"]: row for row in board(tmp_path, capsys, "--cost")["cost"]}
+    assert ["train_seconds" in result[f"e{i}/full"]["best_for"] for i in range(4)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert [result[f"e{i}/full"]["storage_mb"] for i in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    assert result["e3/full"]["device"] == "GPU X"
+    assert "adapt_seconds" not in result["e0/full"]
     adapted = Costs(train_seconds=1.0, adapt_seconds=3.0, host="h", device="cpu")
     seeds(tmp_path / "adapted", 0.5, encoder="e", costs=adapted)
     assert board(tmp_path / "adapted", capsys, "--cost")["cost"][0]["adapt_seconds"] == 3.0
@@ -332,11 +337,11 @@ def test_over_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seeds(tmp_path, 0.5, encoder="lone", task="t0")
     assert main([str(tmp_path), "--across", "--format", "json"]) == 0
     printed = capsys.readouterr()
-    found = json.loads(printed.out)["across"]
-    assert [(row["system"], row["average_rank"]) for row in found] == [
+    result = json.loads(printed.out)["across"]
+    assert [(row["system"], row["average_rank"]) for row in result] == [
         ("e0/full", 1.0), ("e1/full", 2.0), ("e2/full", 3.0),
     ]  # fmt: skip
-    assert found[0]["ci_low"] < 0.9 < found[0]["ci_high"]
+    assert result[0]["ci_low"] < 0.9 < result[0]["ci_high"]
     assert "chi2(2) = 10.00" in printed.err
     assert "lone/full" in printed.err
     with pytest.raises(HarnessError, match="only one task"):
@@ -347,9 +352,9 @@ def test_every_format_shows_a_view(tmp_path: Path, capsys: pytest.CaptureFixture
     seeds(tmp_path, 0.9, encoder="a_b", draw=1)
     seeds(tmp_path, 0.5, encoder="c", draw=2)
     options = ["--compare", "a_b/full", "c/full"]
-    for form, wanted in (("terminal", "a_b/full"), ("md", r"a\_b/full"), ("latex", r"a\_b/full")):
+    for form, expected in (("terminal", "a_b/full"), ("md", r"a\_b/full"), ("latex", r"a\_b/full")):
         main([str(tmp_path), "--format", form, *options])
-        assert wanted in capsys.readouterr().out
+        assert expected in capsys.readouterr().out
     main([str(tmp_path), "--format", "csv", *options])
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert line["a"] == "a_b/full"
@@ -394,12 +399,12 @@ def test_a_slice_without_an_entity_has_no_f1() -> None:
 
 
 def test_two_examples_are_not_conclusive(tmp_path: Path) -> None:
-    """If all N examples agree, the p-value is not below that of the sign test."""
+    """If all N examples agree, the p-value must not be below that of the sign test."""
     for seeds in (1, 3):
         right, wrong = sample(np.ones((seeds, 2))), sample(np.zeros((seeds, 2)))
-        found = difference(right, wrong)
-        assert not isinstance(found, str)
-        spread = found[0]
+        result = difference(right, wrong)
+        assert not isinstance(result, str)
+        spread = result[0]
         assert spread.p_value() == pytest.approx(scipy.stats.binomtest(2, 2).pvalue)
         low, high = right.difference_limits(spread)
         assert -1 <= low < 0.5
@@ -412,9 +417,9 @@ def test_two_examples_are_not_conclusive(tmp_path: Path) -> None:
 def test_limits_of_a_difference_are_within_the_possible_differences() -> None:
     random = np.random.default_rng(3)
     high, low = sample(np.ones((1, 20))), sample((random.random((2, 20)) < [[0.1], [0.9]]).astype(float))
-    found = difference(high, low)
-    assert not isinstance(found, str)
-    spread, _, seeds = found
+    result = difference(high, low)
+    assert not isinstance(result, str)
+    spread, _, seeds = result
     assert seeds == "seeds of one row only"
     assert spread.interval()[1] > 1
     assert high.difference_limits(spread)[1] == 1.0

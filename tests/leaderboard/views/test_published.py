@@ -1,4 +1,4 @@
-"""Published figures have a source and a value on our scale, and are shown beside our rows."""
+"""Published scores have a source and a value on our scale, and are shown next to our rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "r"
 
 
-def test_every_figure_has_its_source() -> None:
+def test_every_published_score_has_a_source() -> None:
     works = bundled()["works"]
     assert len(FIGURES) > 40
     for figure in FIGURES:
@@ -41,16 +41,16 @@ def test_the_value_on_our_scale_is_the_printed_one(figure: dict[str, object]) ->
     printed, ours = figure["value"], figure["our_value"]
     assert isinstance(printed, float)
     assert isinstance(ours, float)
-    wanted = {"error %": 1 - printed / 100, "perplexity": printed}.get(str(figure["metric"]), printed / 100)
-    assert ours == pytest.approx(wanted, abs=1e-6)
+    expected = {"error %": 1 - printed / 100, "perplexity": printed}.get(str(figure["metric"]), printed / 100)
+    assert ours == pytest.approx(expected, abs=1e-6)
 
 
-def test_figures_stand_beside_rows_of_the_same_data_and_kind(
+def test_published_scores_are_next_to_rows_of_the_same_data_and_kind(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(results), "--papers", "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (line,) = found["papers"]
+    result = json.loads(capsys.readouterr().out)
+    (line,) = result["papers"]
     assert (line["task"], line["printed"], line["on_our_scale"]) == ("trec", "error % 3.6", 0.964)
     (ours,) = line["ours"]
     assert ours.startswith("ulmfit_wt103/ulmfit ")
@@ -58,7 +58,7 @@ def test_figures_stand_beside_rows_of_the_same_data_and_kind(
     assert "Howard and Ruder 2018" in line["source"]
     # the board itself is what it is without them
     main([str(results), "--format", "json"])
-    assert found["rows"] == json.loads(capsys.readouterr().out)["rows"]
+    assert result["rows"] == json.loads(capsys.readouterr().out)["rows"]
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "latex", "html"])
@@ -73,12 +73,14 @@ def test_every_format_shows_board_and_figures(
     assert "Howard" not in capsys.readouterr().out
 
 
-def test_csv_has_no_place_for_them(results: Path) -> None:
+def test_csv_rejects_published_scores(results: Path) -> None:
     with pytest.raises(HarnessError, match="--papers"):
         main([str(results), "--papers", "--format", "csv"])
 
 
-def test_tasks_without_figures_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tasks_without_published_scores_have_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     labels(tmp_path / "r", 0.5, task="mine")
     main([str(tmp_path / "r"), "--papers"])
     assert "no published figures for these tasks; available for" in capsys.readouterr().out

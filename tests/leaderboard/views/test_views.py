@@ -1,4 +1,4 @@
-"""Views compare only what is comparable; an empty view shows the reason and what to do."""
+"""Views compare only comparable rows; an empty view shows the reason and the fix."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def printed(root: Path, capsys: Capture, *options: str) -> str:
     return capsys.readouterr().out
 
 
-def sizes(root: Path, *, task: str = "t", most: int = 500) -> Path:
-    """Two encoders, each on 30 and on all examples; little training is cheap."""
+def sizes(root: Path, *, task: str = "t", largest: int = 500) -> Path:
+    """Write cells of two encoders, each on 30 and on all examples; training on fewer examples costs less."""
     for k, (encoder, level) in enumerate((("a", 0.9), ("b", 0.6))):
-        for n in (30, most):
+        for n in (30, largest):
             costs = Costs(train_seconds=n / 10 + k, host="h")
-            variant = {} if n == most else {"task.train_size": n}
+            variant = {} if n == largest else {"task.train_size": n}
             labels(
-                root, level if n == most else level / 2, task=task, encoder=encoder, cell=f"{encoder}{n}",
+                root, level if n == largest else level / 2, task=task, encoder=encoder, cell=f"{encoder}{n}",
                 draw=k, n_train=n, variant=variant, costs=costs,
             )  # fmt: skip
     return root
@@ -58,7 +58,7 @@ def test_json_is_one_object_with_and_without_views(tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.parametrize(("option", "name"), [("--cost", "cost"), ("--by-slice", "slices")])
-def test_a_view_that_was_asked_for_is_there_without_rows_too(
+def test_requested_views_are_included_without_rows(
     tmp_path: Path, capsys: Capture, option: str, name: str
 ) -> None:
     lost = Record("failed", "t", "e", "full", "c", 0, reason="no")
@@ -75,16 +75,16 @@ def test_over_tasks_a_task_of_two_data_versions_counts_once(tmp_path: Path, caps
         for task in ("one", "two"):
             labels(tmp_path, 0.8, task=task, encoder=encoder, cell=f"{task}-{encoder}", data="new")
     labels(tmp_path, 0.5, task="two", encoder="a", cell="old", data="old")
-    found = shown(tmp_path, capsys, "--across")
-    assert {(row["system"], row["tasks"]) for row in found["across"]} == {(f"{e}/full", 2) for e in "abc"}
-    (note,) = [n for n in found["notes"] if "two has 2 tables" in n]
+    result = shown(tmp_path, capsys, "--across")
+    assert {(row["system"], row["tasks"]) for row in result["across"]} == {(f"{e}/full", 2) for e in "abc"}
+    (note,) = [n for n in result["notes"] if "two has 2 tables" in n]
     assert "the one with most rows is used, two (accuracy, data new): 3 rows" in note
     assert "left out: two (accuracy, data old): 1 row." in note
     with pytest.raises(HarnessError, match=r"only one task.*two has 2 tables"):
         main([str(tmp_path), "--across", "--task", "two"])
 
 
-def test_over_tasks_without_a_system_in_common_the_way_out_is_said(tmp_path: Path, capsys: Capture) -> None:
+def test_over_tasks_without_a_common_system_names_the_options(tmp_path: Path, capsys: Capture) -> None:
     for task, rate in (("one", 1), ("two", 2)):
         for k, level in ((rate, 0.8), (3 * rate, 0.4)):
             variant = {"optimizer.lr": k}
@@ -99,33 +99,36 @@ def test_over_tasks_without_a_system_in_common_the_way_out_is_said(tmp_path: Pat
 
 
 @pytest.mark.parametrize("options", [[], ["--group-by", "encoder", "strategy"], ["--select", "dev"]])
-def test_over_tasks_what_learnt_from_less_is_no_system(
+def test_over_tasks_uses_only_the_largest_training_set(
     tmp_path: Path, capsys: Capture, options: list[str]
 ) -> None:
     sizes(tmp_path, task="one")
-    sizes(tmp_path, task="two", most=700)
-    found = shown(tmp_path, capsys, "--across", *options)
-    assert [(row["system"], row["average_rank"]) for row in found["across"]] == [("a/full", 1), ("b/full", 2)]
+    sizes(tmp_path, task="two", largest=700)
+    result = shown(tmp_path, capsys, "--across", *options)
+    assert [(row["system"], row["average_rank"]) for row in result["across"]] == [
+        ("a/full", 1),
+        ("b/full", 2),
+    ]
     assert any("one: only rows of the largest training set (500 examples), not those of 30" in n
-               for n in found["notes"])  # fmt: skip
+               for n in result["notes"])  # fmt: skip
     small = shown(tmp_path, capsys, "--across", "--train-size", "30", *options)
-    assert max(row["mean"] for row in small["across"]) < min(row["mean"] for row in found["across"])
+    assert max(row["mean"] for row in small["across"]) < min(row["mean"] for row in result["across"])
 
 
 # --- costs and budgets
 
 
-def test_fronts_are_of_rows_of_one_size(tmp_path: Path, capsys: Capture) -> None:
-    found = shown(sizes(tmp_path), capsys, "--cost")
-    rows = {(r["row"].split("/")[0], r["n_train"]): "train_seconds" in r["best_for"] for r in found["cost"]}
+def test_pareto_fronts_are_within_one_training_set_size(tmp_path: Path, capsys: Capture) -> None:
+    result = shown(sizes(tmp_path), capsys, "--cost")
+    rows = {(r["row"].split("/")[0], r["n_train"]): "train_seconds" in r["best_for"] for r in result["cost"]}
     assert rows == {("a", 30): True, ("b", 30): False, ("a", 500): True, ("b", 500): False}
-    assert any("no other row with the same training-set size is as good" in note for note in found["notes"])
+    assert any("no other row with the same training-set size is as good" in note for note in result["notes"])
     alone = shown(tmp_path, capsys, "--cost", "--train-size", "all")["cost"]
     assert [row["row"] for row in alone] == ["a/full", "b/full"]
     assert "n_train" not in alone[0]
 
 
-def test_a_budget_is_spent_on_rows_of_one_size(tmp_path: Path, capsys: Capture) -> None:
+def test_budget_recommends_within_one_training_set_size(tmp_path: Path, capsys: Capture) -> None:
     sizes(tmp_path)
     (all_,) = shown(tmp_path, capsys, "--budget", "train_seconds=60")["recommendations"]
     assert (all_["best"], all_["n_train"], all_["fitting_rows"]) == ("a/full", 500, 2)
@@ -140,7 +143,7 @@ def test_a_budget_is_spent_on_rows_of_one_size(tmp_path: Path, capsys: Capture) 
     assert (small["best"], small["n_train"]) == ("a/full task.train_size=30", 30)
 
 
-def test_sizes_that_nothing_was_trained_on(tmp_path: Path, capsys: Capture) -> None:
+def test_training_set_sizes_without_rows(tmp_path: Path, capsys: Capture) -> None:
     sizes(tmp_path, task="one")
     labels(tmp_path, 0.5, task="two", n_train=40)
     assert {row["task"] for row in shown(tmp_path, capsys, "--train-size", "40")["rows"]} == {"two"}
@@ -156,7 +159,7 @@ def test_sizes_that_nothing_was_trained_on(tmp_path: Path, capsys: Capture) -> N
         main([str(tmp_path), "--train-size", "most"])
 
 
-def test_a_recommendation_stands_below_its_table(tmp_path: Path, capsys: Capture) -> None:
+def test_recommendation_is_below_its_table(tmp_path: Path, capsys: Capture) -> None:
     for k in range(12):
         labels(tmp_path, 0.7, encoder=f"encoder_of_some_length_{k}", draw=k)
     options = ["--budget", "parameters=1e9"]
@@ -173,7 +176,7 @@ def test_a_recommendation_stands_below_its_table(tmp_path: Path, capsys: Capture
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_view_fits_the_screen_and_no_number_is_cut(width: int) -> None:
+def test_view_fits_the_terminal_without_truncated_numbers(width: int) -> None:
     name = "an_encoder_of_some_length/full optimizer.lr=0.001 trainer.epochs=10"
     row = {"row": name, "mean": 0.12345678, "peak_memory_mb": 1234567, "best_for": ["parameters"] * 9}
     out = views_on_screen([View("cost", "t: cost", [row], ["a note " * 30])], width=width)
@@ -203,7 +206,7 @@ def test_a_terminal_shows_views_in_its_width(
 
 
 @pytest.mark.parametrize("option", ["--baseline", "--compare"])
-def test_a_name_of_several_rows_says_what_to_give(tmp_path: Path, option: str) -> None:
+def test_error_for_an_ambiguous_row_name_lists_the_names(tmp_path: Path, option: str) -> None:
     for epochs in (1, 2):
         variant = {"trainer.epochs": epochs, "optimizer.lr": 0.1}
         labels(tmp_path, 0.6, encoder="b", cell=f"c{epochs}", variant=variant, draw=epochs)
@@ -211,25 +214,23 @@ def test_a_name_of_several_rows_says_what_to_give(tmp_path: Path, option: str) -
     names = ["b/full"] if option == "--baseline" else ["b/full", "a/full"]
     with pytest.raises(HarnessError) as caught:
         main([str(tmp_path), option, *names])
-    said = str(caught.value)
-    assert said.startswith(
+    message = str(caught.value)
+    assert message.startswith(
         f"{option} b/full: ambiguous, 2 rows of t match; use a full name with its quotes, such as 'b/full "
     )
-    assert "'b/full optimizer.lr=0.1 trainer.epochs=2'" in said
-    whole = ["b/full optimizer.lr=0.1 trainer.epochs=1", *names[1:]]
-    assert main([str(tmp_path), option, *whole]) == 0
+    assert "'b/full optimizer.lr=0.1 trainer.epochs=2'" in message
+    full_names = ["b/full optimizer.lr=0.1 trainer.epochs=1", *names[1:]]
+    assert main([str(tmp_path), option, *full_names]) == 0
 
 
-def test_the_start_of_several_ids_says_to_give_more_of_one(tmp_path: Path) -> None:
+def test_error_for_an_ambiguous_id_prefix_requests_a_longer_one(tmp_path: Path) -> None:
     for k in range(9):
         labels(tmp_path, 0.6, encoder=f"e{k}", cell=f"abcdef{k}00")
     with pytest.raises(HarnessError, match=r"9 rows of t match; .*'?e0/full.* and 3 more"):
         main([str(tmp_path), "--baseline", "abcd"])
 
 
-def test_rows_grouped_by_more_than_encoder_and_strategy_have_names_of_their_own(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_rows_grouped_by_further_fields_have_distinct_names(tmp_path: Path, capsys: Capture) -> None:
     for lr in (0.1, 0.2):
         labels(tmp_path, 0.6, cell=f"c{lr}", variant={"optimizer.lr": lr})
     options = ["--group-by", "encoder", "strategy", "optimizer.lr", "--cost"]
