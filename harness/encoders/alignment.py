@@ -40,9 +40,8 @@ def align(text: Text, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     begin = np.maximum(start, lo[near])
     inside = (at < len(index)) & (begin < end)
     word_ids = np.where(inside, index[near], -1)
-    last = np.maximum(
-        np.searchsorted(lo, end, side="left") - 1, 0
-    )  # last word that starts before the piece's end
+    # last word that starts before the piece's end
+    last = np.maximum(np.searchsorted(lo, end, side="left") - 1, 0)
     stop = np.minimum(end, hi[last])
     spans_out = np.where(inside[:, None], np.stack([begin, stop], 1), 0)
     if not inside.all():

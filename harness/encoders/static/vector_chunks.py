@@ -64,7 +64,7 @@ def _text_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chun
     line = 1 if layout.count is None else 2
     rest = b""
     while data := stream.read(BLOCK):
-        # only whole lines are parsed: what follows the last newline is kept for the next block
+        # only complete lines are parsed: bytes after the last newline are kept for the next block
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest += data
@@ -80,7 +80,7 @@ def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
     """Parse a block of complete lines: regular lines by columns, irregular ones line by line."""
     if b"\r\n" in block:
         block = block.replace(b"\r\n", b"\n")
-    if b" \n" in block:  # fastText ends its lines with a blank
+    if b" \n" in block:  # fastText ends its lines with a space
         block = block.replace(b" \n", b"\n")
     undecodable = 0
     try:
@@ -89,7 +89,7 @@ def _text_block(block: bytes, first: int, path: Path, layout: Layout) -> Chunk:
         undecodable = sum(not is_utf8(line) for line in block.split(b"\n"))
         block = block.decode("utf-8", "replace").encode()
     columns = _columnar(block, layout)
-    # line number of each row, for messages; _irregular() leaves out blank lines
+    # line number of each row, for messages; _irregular() skips empty lines
     numbers: Sequence[int] = range(first, first + block.count(b"\n"))
     if columns is None:
         numbers, columns = _irregular(block, first, path, layout)
@@ -130,9 +130,8 @@ def _columnar(block: bytes, layout: Layout) -> Columns | None:
         return None
     vectors = np.empty((lines, layout.dim), dtype=np.float32)
     start = 0
-    for (
-        batch
-    ) in table.to_batches():  # row groups of 1 MiB of text: both sides of the transposition fit the cache
+    # row groups of 1 MiB of text: input and output of the transposition fit into the cache
+    for batch in table.to_batches():
         stop = start + batch.num_rows
         np.stack([column.to_numpy() for column in batch.columns[1:]], axis=1, out=vectors[start:stop])
         start = stop
@@ -170,7 +169,7 @@ def _line(line: bytes, number: int, path: Path, layout: Layout) -> tuple[str, np
     if None in values:
         value = numbers[values.index(None)]
         raise _line_error(path, number, f"{show(value)} in {show(line)} is not a number", layout)
-    # a word may contain blanks: in ". . . 0.1 0.2" with dim 2 it is ". . ."
+    # a word may contain spaces: in ". . . 0.1 0.2" with dim 2 it is ". . ."
     word = line[: fields[-layout.dim].start()].rstrip(b" \t").decode("utf-8", "replace")
     # 1e39 overflows to infinity, which is then reported as not finite
     with np.errstate(over="ignore"):
@@ -185,14 +184,14 @@ def _binary_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Ch
         names: list[bytes] = []
         parts: list[bytes] = []
         while left:
-            # the bytes of a vector may contain blanks as well, so a search never begins inside of one
-            blank = buffer.find(b" ", at)
-            if blank < 0 or blank + 1 + width > len(buffer):
+            # the bytes of a vector may contain spaces too, so a search never starts inside a vector
+            space = buffer.find(b" ", at)
+            if space < 0 or space + 1 + width > len(buffer):
                 break
             # some writers end a vector with a newline
-            names.append(buffer[at:blank].lstrip(b"\n"))
-            at = blank + 1 + width
-            parts.append(buffer[blank + 1 : at])
+            names.append(buffer[at:space].lstrip(b"\n"))
+            at = space + 1 + width
+            parts.append(buffer[space + 1 : at])
             left -= 1
         if names:
             yield _binary_chunk(names, parts, path, layout)

@@ -154,12 +154,12 @@ def _parses_as_binary(body: bytes, *, count: int, dim: int, complete: bool) -> b
         return True
     at = 0
     for _ in range(min(count, 20)):
-        blank = body.find(b" ", at, at + _LONGEST_WORD)
-        if blank < 0 or blank + 1 + 4 * dim > len(body):
+        space = body.find(b" ", at, at + _LONGEST_WORD)
+        if space < 0 or space + 1 + 4 * dim > len(body):
             return not complete and len(body) - at < _LONGEST_WORD + 4 * dim and at > 0
-        if b"\n" in body[at:blank].lstrip(b"\n"):
+        if b"\n" in body[at:space].lstrip(b"\n"):
             return False
-        at = blank + 1 + 4 * dim
+        at = space + 1 + 4 * dim
     return True
 
 

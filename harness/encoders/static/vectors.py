@@ -92,7 +92,7 @@ class VectorTable:
         """Return the row of each word, (len(words),) int64; 0 for words that are not in the table."""
         encoded = [w.encode("utf-8", "replace") for w in words]
         hashes = _hashes(encoded)
-        # the first of equal hashes; words of the same hash follow each other
+        # position of the first of equal hashes; words with equal hashes are consecutive
         positions = np.searchsorted(self._hashes, hashes)
         # 0 is never the row of a word: it means not found
         rows = np.zeros(len(words), dtype=np.int64)

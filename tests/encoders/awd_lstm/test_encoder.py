@@ -328,7 +328,7 @@ def test_language_model_keeps_its_vocabulary_and_remaps_to_another(tmp_path: Pat
         assert torch.allclose(small(ids).logits[..., 0], old[..., words.index("fox")], atol=1e-6)
 
 
-def test_language_model_carries_its_state_without_gradient() -> None:
+def test_language_model_passes_its_state_on_without_gradient() -> None:
     model = tiny_lm().eval()
     ids = torch.arange(12)[None]
     first = model(ids[:, :5])
@@ -336,13 +336,13 @@ def test_language_model_carries_its_state_without_gradient() -> None:
     assert not any(h.requires_grad for pair in second.hidden for h in pair)
     joined = torch.cat([first.logits, second.logits], 1)
     assert torch.allclose(joined, model(ids).logits, atol=1e-6)
-    assert "decoder" not in " ".join(model.state_dict()), "the table is there once"
+    assert "decoder" not in " ".join(model.state_dict()), "the tied table is stored once"
 
 
 @pytest.mark.parametrize("count", [0, 2, 10])
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_concat_pooling_sees_no_padding(count: int, side: str) -> None:
-    """Case U08."""
+def test_concat_pooling_ignores_padding(count: int, side: str) -> None:
+    """Padding zeros must not enter the maximum or the mean, and the last state is the last real one."""
     real, pads = torch.tensor([[1.0, -1.0], [3.0, -5.0]]), torch.zeros(count, 2)
     mask, none = torch.ones(2, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
     order = (lambda a, b: torch.cat([a, b])) if side == "right" else (lambda a, b: torch.cat([b, a]))
@@ -356,7 +356,7 @@ def test_concat_pooling_sees_no_padding(count: int, side: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ulmfit", "ulmfit_bi", "ulmfit_wt103", "ulmfit_wt103_bwd"])
-def test_named_configurations_are_whole(name: str) -> None:
+def test_bundled_configurations_are_complete(name: str) -> None:
     from harness.encoders.loading import encoder_config
 
     config = encoder_config(name)
@@ -369,7 +369,7 @@ def test_named_configurations_are_whole(name: str) -> None:
         harness.load_encoder(name)
 
 
-def test_beside_other_encoders_it_is_pooled_to_words(tmp_path: Path) -> None:
+def test_concat_members_are_pooled_to_words(tmp_path: Path) -> None:
     folder = make_awd_lstm(tmp_path)
     member = {"_target_": "harness.encoders.awd_lstm.load", "name": "x", "path": str(folder)}
     joined = harness.load_encoder("concat", cache_dir=tmp_path, members={"one": member, "two": member})

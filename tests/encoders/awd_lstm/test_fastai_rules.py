@@ -52,7 +52,7 @@ def test_each_rule(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
-def test_places_in_the_text() -> None:
+def test_token_spans() -> None:
     text = "Sooo  GREAT, isn't it? &lt;b&gt; no no no!"
     pairs = [(t.text, text[t.start : t.end]) for t in fastai_tokens(text)]
     assert pairs[:5] == [("s", "S"), ("xxrep", "ooo"), ("3", "ooo"), ("o", "ooo"), ("xxup", "GREAT")]

@@ -233,8 +233,8 @@ def test_files_of_all_members(tmp_path: Path) -> None:
         joint({"a": "glove"})
 
 
-def test_the_default_concat_loads(tmp_path: Path) -> None:
+def test_default_concat_can_be_loaded(tmp_path: Path) -> None:
     encoder = harness.load_encoder("concat", cache_dir=tmp_path)
     alone = harness.load_encoder("mini_static", cache_dir=tmp_path)
-    for joined, own in zip(encoder.encode(SENTENCES), alone.encode(SENTENCES), strict=True):
-        assert joined.shape == own.shape
+    for joined, single in zip(encoder.encode(SENTENCES), alone.encode(SENTENCES), strict=True):
+        assert joined.shape == single.shape

@@ -101,7 +101,7 @@ def test_sums_do_not_depend_on_the_block_size(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_allclose(reference_table.compose(OUTSIDE)[0], parts.compose(OUTSIDE)[0], atol=1e-6)
 
 
-def test_a_model_of_the_first_releases_has_no_magic_number(tmp_path: Path) -> None:
+def test_models_of_the_first_releases_have_no_magic_number(tmp_path: Path) -> None:
     path, values = model(tmp_path, old=True)
     assert is_model(path)
     table = opened(path, tmp_path)

@@ -93,14 +93,14 @@ def means(browser: Any) -> list[float]:
     return [float(t.split()[0]) for t in texts(browser, "tr.row td.score") if t[:1].isdigit()]
 
 
-def test_it_opens_with_the_best_row_first(report: Any) -> None:
+def test_best_row_is_first(report: Any) -> None:
     assert means(report) == sorted(means(report), reverse=True)
     assert len(find(report, "tr.row")) == 8
     assert "has the best mean" in texts(report, ".lead")[0]
     assert texts(report, "nav button")[:2] == ["qa", "tags"]
 
 
-def test_it_sorts_by_mouse_and_keyboard(report: Any) -> None:
+def test_sorting_by_mouse_and_keyboard(report: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     button = find(report, "button[data-sort=mean]")[0]
@@ -116,14 +116,14 @@ def test_it_sorts_by_mouse_and_keyboard(report: Any) -> None:
     assert names == sorted(names)
 
 
-def test_it_filters(report: Any) -> None:
+def test_filtering(report: Any) -> None:
     find(report, "input[type=search]")[0].send_keys("frozen elmo")
     assert len(find(report, "tr.row")) == 1
     assert "1 of 8 rows" in texts(report, ".bar [role=status]")
     find(report, "input[type=search]")[0].clear()
 
 
-def test_it_switches_tasks_and_shows_disagreements(report: Any) -> None:
+def test_switching_tasks_shows_disagreements(report: Any) -> None:
     assert "only the first is right" in find(report, "[aria-label='Where two rows disagree']")[0].text
     cards = find(report, ".card")
     assert 1 <= len(cards) <= 20
@@ -233,7 +233,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["light", "dark", "phone"])
-def test_nothing_is_wider_than_the_screen(
+def test_page_is_not_wider_than_the_screen(
     browser: Any, page: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     where = os.environ.get("HARNESS_SCREENSHOTS")

@@ -37,7 +37,7 @@ def test_every_published_score_has_a_source() -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f"{f['work']}-{f['dataset']}-{f['system']}")
-def test_the_value_on_our_scale_is_the_printed_one(figure: dict[str, object]) -> None:
+def test_value_on_our_scale_equals_the_printed_value(figure: dict[str, object]) -> None:
     printed, ours = figure["value"], figure["our_value"]
     assert isinstance(printed, float)
     assert isinstance(ours, float)
