@@ -18,8 +18,8 @@ class WindowOptions:
         max_length: maximum number of tokens per window, special tokens included; None = no limit.
         stride: number of text tokens that neighbouring windows share (>= 0, less than the room for text).
         truncate: keep only the first window (classification) and count the truncated texts.
-        max_first: maximum number of tokens of the first text of a joint pair (question) before it is truncated;
-            the second text is split into windows.
+        max_first: maximum number of tokens of the first text of a joint pair (question) before it is
+            truncated; the second text is split into windows.
     """
 
     max_length: int | None = None
@@ -47,8 +47,8 @@ class Tokenizer(Protocol):
         """Return the windows of each pair as one sequence with separators.
 
         Only for encoders that accept joint pairs. With ``windowing.truncate`` the longer text is shortened
-        first (special tokens are never removed). Otherwise the second text is split into windows, and the first
-        text is repeated in each of them.
+        first (special tokens are never removed). Otherwise the second text is split into windows, and the
+        first text is repeated in each of them.
 
         Raises:
             HarnessError: the first text leaves no room for the second; the message quotes it.

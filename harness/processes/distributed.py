@@ -62,7 +62,8 @@ class World:
         return self.rank == 0
 
     def share(self, values: Sequence[T]) -> list[T]:
-        """This rank's part of ``values``, every N-th: disjoint over the ranks, complete together, maybe empty."""
+        """This rank's part of ``values``, every N-th: disjoint over the ranks, complete together, maybe
+        empty."""
         return list(values[self.rank :: self.size])
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
@@ -222,8 +223,9 @@ def buckets(parameters: Sequence[nn.Parameter], *, max_size: int = BUCKET) -> li
 def bit_sums(parameters: Sequence[Tensor]) -> list[int]:
     """A checksum per tensor: equal for equal tensors, and cheap on any device.
 
-    The bits of each four-byte number are read as an integer and summed (single bytes where numbers have another
-    size): [1.0, 2.0] = [0x3f800000, 0x40000000] gives 0x7f800000. A change of one bit changes the sum.
+    The bits of each four-byte number are read as an integer and summed (single bytes where numbers have
+    another size): [1.0, 2.0] = [0x3f800000, 0x40000000] gives 0x7f800000. A change of one bit changes the
+    sum.
     """
     sums = []
     for p in parameters:

@@ -71,7 +71,8 @@ class ExistingRanks(ClusterEnvironment):
 class Sharding:
     """Parameters divided over the ranks (FSDP): each rank keeps a part and gathers a block when it is needed.
 
-    Every rank loads the whole model on the CPU first; on its device it has its shards and one block at a time.
+    Every rank loads the whole model on the CPU first; on its device it has its shards and one block at a
+    time.
 
     Attributes:
         world: the ranks.

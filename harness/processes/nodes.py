@@ -8,10 +8,10 @@ The command is started once per device, with the same arguments everywhere:
         -m harness task=... encoder=... trainer.num_nodes=2 trainer.devices=1      # on the second node
     srun --nodes=2 --ntasks-per-node=4 harness task=... trainer.num_nodes=2 trainer.devices=4
 
-Every process resolves the same cell. Rank 0 decides whether the cell has to run, holds its lease, isolates it in
-a worker process as always, and writes its record; the other ranks only train and predict. They need the same
-data and encoder files, but not a shared results folder. A rank that fails passes its error on through the
-launcher's key-value store, so that the record has it.
+Every process resolves the same cell. Rank 0 decides whether the cell has to run, holds its lease, isolates it
+in a worker process as always, and writes its record; the other ranks only train and predict. They need the
+same data and encoder files, but not a shared results folder. A rank that fails passes its error on through
+the launcher's key-value store, so that the record has it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class LaunchedRank:
             self.store.set(key, value)
 
     def wait_for(self, key: str, *, seconds: float | None = None) -> str | None:
-        """The value of ``key``; None if it is not there within ``seconds`` (None = wait as long as it takes)."""
+        """The value of ``key``; None if it is not there within ``seconds`` (None = wait as long as it
+        takes)."""
         try:
             self.store.wait([key], TIMEOUT if seconds is None else timedelta(seconds=seconds))
             return str(self.store.get(key), "utf-8")
@@ -98,8 +99,10 @@ def launched_rank(trainer: TrainerConfig, *, host: bool) -> LaunchedRank:
     nodes, devices = trainer.num_nodes, trainer.devices
     if environment is None:
         raise HarnessError(
-            f"trainer.num_nodes={nodes}: start the command once per device on every node, for example: torchrun "
-            f"--nnodes={nodes} --node-rank=0 --nproc-per-node={devices} --master-addr=HOST --master-port=29500 "
+            f"trainer.num_nodes={nodes}: start the command once per device on every node, for example: "
+            "torchrun "
+            f"--nnodes={nodes} --node-rank=0 --nproc-per-node={devices} --master-addr=HOST "
+            "--master-port=29500 "
             "-m harness ..."
         )
     rank, size = environment.global_rank(), environment.world_size()
@@ -168,8 +171,8 @@ def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
 
 
 def _exit_after_error(rank: LaunchedRank) -> None:
-    """End this process when another rank has failed and this one has not noticed, such as while it waits for the
-    others to join. The last lines of the log are the reason in the record."""
+    """End this process when another rank has failed and this one has not noticed, such as while it waits for
+    the others to join. The last lines of the log are the reason in the record."""
     with contextlib.suppress(dist.DistError, RuntimeError):
         # by polling: a thread that waits in the store keeps all others from using it
         while not rank.store.check([ERROR]):

@@ -99,7 +99,8 @@ class StepProgress(pl.Callback):
 
 
 class LiveMetrics(pl.Callback):
-    """Logs ``dev/<metric>`` after each epoch for all live metrics of the task, reduced over ranks by torchmetrics.
+    """Logs ``dev/<metric>`` after each epoch for all live metrics of the task, reduced over ranks by
+    torchmetrics.
 
     Args:
         task: defines the metrics.

@@ -141,8 +141,8 @@ class Share:
 def train_plans(
     items: Sequence[Item], steps: Sequence[list[int]], *, max_length: int | None, share: Share = Share()
 ) -> list[Plan]:
-    """What a rank takes of each step: every ``size``-th example, so that lengths are spread evenly. Every rank
-    has as many steps.
+    """What a rank takes of each step: every ``size``-th example, so that lengths are spread evenly. Every
+    rank has as many steps.
 
     With two ranks the step [3, 1, 4, 5, 9] becomes [3, 4, 9] and [1, 5].
     """

@@ -107,7 +107,8 @@ class TransferModel(pl.LightningModule):
             return outputs
 
     def configure_model(self) -> None:
-        """Shard the parameters over the ranks before the optimizer is made; Lightning calls this repeatedly."""
+        """Shard the parameters over the ranks before the optimizer is made; Lightning calls this
+        repeatedly."""
         if self.sharding is not None:
             self.sharding.apply(self, self.encoder)
 
@@ -188,8 +189,8 @@ class TransferModel(pl.LightningModule):
                 yield
 
     def _join_without_examples(self) -> None:
-        """Take part in DDP's reduction with a gradient of zero: a parameter that other ranks use as well, since
-        one that none uses must keep gradient None."""
+        """Take part in DDP's reduction with a gradient of zero: a parameter that other ranks use as well,
+        since one that none uses must keep gradient None."""
         trainable = (p for m in (self.head, self) for p in m.parameters() if p.requires_grad)
         self.manual_backward(next(trainable).sum() * 0)
 
@@ -268,7 +269,8 @@ class TransferModel(pl.LightningModule):
             weight_decay=plan.weight_decay,
         )
         check_partition(groups, self)
-        # foreach and fused kernels round differently from build to build; the default on the CPU is single-tensor
+        # foreach and fused kernels round differently from build to build; the default on the CPU is
+        # single-tensor
         optimizer = torch.optim.AdamW(groups, betas=plan.betas, eps=plan.eps)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
@@ -299,8 +301,8 @@ class TransferModel(pl.LightningModule):
                 local(current[name]).copy_(value)
 
     def gather_state_dict(self) -> dict[str, Tensor]:
-        """As :meth:`trainable_state_dict` with whole tensors; with FSDP every rank must call it and rank 0 gets
-        the result, the others nothing."""
+        """As :meth:`trainable_state_dict` with whole tensors; with FSDP every rank must call it and rank 0
+        gets the result, the others nothing."""
         if self.sharding is None:
             return self.trainable_state_dict()
         state = gather_state_dict(self)

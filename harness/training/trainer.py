@@ -22,8 +22,8 @@ logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -> pl.Trainer:
     """A Lightning trainer that prints nothing and writes nothing.
 
-    With several ranks each process makes one; Lightning's strategy (:mod:`harness.processes.lightning`) reduces
-    the gradients over ranks that exist already.
+    With several ranks each process makes one; Lightning's strategy (:mod:`harness.processes.lightning`)
+    reduces the gradients over ranks that exist already.
     """
     config, world = cell.trainer, assembly.world
     sharded = assembly.model.sharding is not None
@@ -54,8 +54,8 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
 
 
 def fit(trainer: pl.Trainer, assembly: Assembly) -> None:
-    """Train. Warnings that do not apply are ignored: a frozen encoder is in eval mode on purpose, and the loss
-    that each rank logs is that over all ranks already."""
+    """Train. Warnings that do not apply are ignored: a frozen encoder is in eval mode on purpose, and the
+    loss that each rank logs is that over all ranks already."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Found .* module\(s\) in eval mode")
         warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log")

@@ -23,7 +23,8 @@ from harness.strategies.strategy import Strategy
 
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
-    """Return a cell with only names, trainer, logger and run options set; ``config`` as in a configuration."""
+    """Return a cell with only names, trainer, logger and run options set; ``config`` as in a
+    configuration."""
     folder = results.absolute() / "t" / "e" / "s" / name / f"seed-{seed}"
     resolved = {
         "task": {"name": "t", "kind": "k"},
@@ -61,7 +62,8 @@ def with_act(cell: Cell, act: str) -> Cell:
 
 
 def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
-    """Replace harness.config.resolve.prepare: the learning rate is the cell's name, the encoder's path its act."""
+    """Replace harness.config.resolve.prepare: the learning rate is the cell's name, the encoder's path its
+    act."""
     rate = str(config["optimizer"]["lr"])
     if rate == "-1":
         raise HarnessError("optimizer.lr=-1: a rate is a number >= 0")

@@ -60,7 +60,8 @@ def test_every_step_is_dealt_out_whole(size: int, max_length: int | None) -> Non
 
 
 def test_in_lockstep_every_rank_runs_as_many_batches() -> None:
-    """With two micro-batches on rank 0 and one on rank 1, rank 1 repeats an example that counts for nothing."""
+    """With two micro-batches on rank 0 and one on rank 1, rank 1 repeats an example that counts for
+    nothing."""
     items: Any = [_Item(5) for _ in range(4)]
     shares = [Share(rank, 2, lockstep=True) for rank in (0, 1)]
     first, second = (train_plans(items, [[0, 1, 2], [3]], max_length=5, share=s) for s in shares)
