@@ -235,7 +235,11 @@ class Objective(ABC, Generic[ModelT, CarryT]):
 
     @abstractmethod
     def build(self) -> ModelT:
-        """Build the randomly initialised model in training mode."""
+        """Build the randomly initialised model in training mode.
+
+        Every loss must use the model's first trainable parameter: on several devices, a rank without rows
+        takes part in the reduction of gradients through it.
+        """
 
     @abstractmethod
     def batches(self, *, seed: int, epoch: int) -> Iterator[TrainingBatch]:

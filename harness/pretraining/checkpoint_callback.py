@@ -54,6 +54,9 @@ class PeriodicCheckpoints(pl.Callback):
         pl_module.gather_state()
         if pl_module.world.first:
             self.files.write(pl_module.progress.steps, trainer.save_checkpoint)
+        else:
+            # Lightning waits for all ranks here, and only rank 0 writes
+            trainer.save_checkpoint(self.files.folder)
         self._last = time.monotonic()
 
     def _due(self) -> bool:

@@ -2,7 +2,8 @@
 
 Every rank prepares the same corpus and draws the same steps. Of each step it computes every N-th row, and its
 loss is weighted by its share of the step's items, so that the sum of the ranks' gradients equals the gradient
-of the step on one device::
+of the step on one device. DDP takes the mean over the ranks, so the weighted loss is multiplied by the number
+of ranks before the backward pass (:func:`ddp_loss`)::
 
     step of 5 rows on 2 ranks: rank 0 has rows 0, 2, 4 (30 items), rank 1 has rows 1, 3 (10 items)
     loss = mean_0 * 30/40 + mean_1 * 10/40                                  (mean_r over rank r's items)
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.pretraining.base import AnyObjective, BatchLoss, TrainingBatch
 
@@ -61,21 +62,27 @@ def combine_losses(loss: BatchLoss[Carry] | None, world: World) -> StepLoss:
     return StepLoss(sum(part.nll for part in per_rank), sum(part.predicted for part in per_rank), extra)
 
 
-def weighted_loss(
-    loss: BatchLoss[Carry] | None, step: StepLoss, world: World, *, device: torch.device
-) -> Tensor:
-    """Return the scalar whose gradients, summed over the ranks, are those of the whole step.
-
-    A rank without rows returns a zero: a gradient scaler must have scaled a loss before it can step.
-    """
-    if loss is None:
-        return torch.zeros((), device=device, requires_grad=True)
+def weighted_loss(loss: BatchLoss[Carry], step: StepLoss, world: World) -> Tensor:
+    """Return the scalar whose gradients, summed over the ranks, are those of the whole step."""
     if world.size == 1:
         return loss.mean + sum(mean for mean, _ in loss.extra_means)
     total = loss.mean * (loss.predicted / max(1, step.predicted))
     for (mean, count), step_count in zip(loss.extra_means, step.extra_counts, strict=True):
         total = total + mean * (count / max(1, step_count))
     return total
+
+
+def ddp_loss(loss: BatchLoss[Carry] | None, step: StepLoss, world: World, *, model: nn.Module) -> Tensor:
+    """Return the scalar to call backward on, where DDP averages the gradients over the ranks.
+
+    A rank without rows takes part in the reduction with a gradient of zero for the model's first trainable
+    parameter, which every loss uses (see :meth:`Objective.build`). A parameter that no rank uses must keep
+    gradient None, so that AdamW does not decay it.
+    """
+    if loss is None:
+        return next(p for p in model.parameters() if p.requires_grad).sum() * 0
+    weighted = weighted_loss(loss, step, world)
+    return weighted if world.size == 1 else weighted * world.size
 
 
 def shard_carry(carry: Carry, world: World) -> Carry:

@@ -74,7 +74,6 @@ def pretrain_on_ranks(run: RankedRun, *, report: ReportLine) -> Outcome:
 
 def run_rank(run: RankedRun, send: Callable[[dict[str, object]], None], world: World) -> None:
     """Train as one rank; called in the rank's process."""
-    import torch
     from pytorch_lightning.utilities import rank_zero_only
 
     from harness.pretraining.trainer import train
@@ -82,10 +81,8 @@ def run_rank(run: RankedRun, send: Callable[[dict[str, object]], None], world: W
     _redirect_output(run.folder / LOG)
     # Lightning read the rank from the environment of the parent process
     rank_zero_only.rank = world.rank  # type: ignore[attr-defined]
-    options = run.pretrain_config["trainer"]
-    cuda = options["accelerator"] in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     # threads: the ranks have divided them among themselves
-    own = {**options, "devices": [world.rank] if cuda else 1, "threads": None}
+    own = {**run.pretrain_config["trainer"], "devices": world.size, "threads": None}
     pretrainer = build_pretrainer(run.pretrain_config["encoder"])
     assert isinstance(pretrainer, Objective)
     objective: AnyObjective = pretrainer

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -31,14 +32,15 @@ from harness.pretraining.distributed import (
     StepLoss,
     carry_to,
     combine_losses,
+    ddp_loss,
     gather_carry,
     shard,
     shard_carry,
-    weighted_loss,
 )
 from harness.pretraining.loggers import PretrainLogger
 from harness.processes.devices import pick_device
 from harness.processes.distributed import ALONE, World
+from harness.processes.lightning import ExistingRanks, make_strategy
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 SMOOTHING = 0.98
@@ -105,8 +107,11 @@ class PretrainModule(pl.LightningModule):
     def budget_used(self) -> float:
         return self.budget.used(self.progress, tokens_per_epoch=self.objective.tokens_per_epoch)
 
-    def on_train_start(self) -> None:
+    def setup(self, stage: str) -> None:
+        # before DDP copies rank 0's weights to the others, which would hide a difference
         self.world.check_same(list(self.parameters()), when="before training")
+
+    def on_train_start(self) -> None:
         self._clock = self._reported = self.world.on_first(time.perf_counter)
 
     def on_train_end(self) -> None:
@@ -132,9 +137,9 @@ class PretrainModule(pl.LightningModule):
         loss = self.objective.loss(self.model, batch, carry) if batch.tensors else None
         step = combine_losses(loss, self.world)
         self._check_finite(step)
-        self.manual_backward(weighted_loss(loss, step, self.world, device=self.device))
-        # before a gradient scaler looks for infinities: all ranks take the step or none does
-        self.world.add_gradients([p for group in optimizer.param_groups for p in group["params"]])
+        # DDP reduces the gradients here, before a gradient scaler looks for infinities: all ranks take the
+        # step or none does
+        self.manual_backward(ddp_loss(loss, step, self.world, model=self.model))
         optimizer.step()
         now = self.world.on_first(time.perf_counter)
         self.progress = self.progress.add(tokens=batch.tokens, words=batch.words, seconds=now - self._clock)
@@ -278,9 +283,16 @@ def fit(
     last = module.world.on_first(lambda: checkpoints.newest(report=run.report))
     if last is not None:
         run.report(f"continues from {last.name}")
+    world = module.world
+    if world.size > 1:
+        # otherwise Lightning resets the generators to this seed when training starts
+        os.environ.pop("PL_GLOBAL_SEED", None)
     trainer = pl.Trainer(
         accelerator=run.trainer.get("accelerator", "auto"),
         devices=run.trainer.get("devices", 1),
+        strategy=make_strategy(world, "ddp"),
+        plugins=[ExistingRanks(world)] if world.size > 1 else None,
+        use_distributed_sampler=False,
         precision=run.trainer.get("precision", "32-true"),  # type: ignore[arg-type]
         max_epochs=-1,
         logger=logger.open(step=step_of(last)) if logger and module.world.first else False,

@@ -22,15 +22,13 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch._C._distributed_c10d import Store, TCPStore
 
 from harness.errors import HarnessError
 
 TIMEOUT = timedelta(days=7)
 """The parent process detects dead ranks, so the timeout of the process group is effectively infinite."""
-BUCKET = 1 << 24
-"""Largest number of gradient elements per all-reduce: bounds the memory used besides the gradients."""
 SEED_STRIDE = 1 << 32
 PEER_ERRORS = ("gloo/transport", "Connection closed by peer", "Connection reset by peer", "NCCL error")
 """Parts of messages of errors that another rank's end causes in this one."""
@@ -85,9 +83,6 @@ class World:
             AssertionError: two ranks have the same key.
         """
         return dict(parts)
-
-    def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Replace gradients by their sums over the ranks; a gradient that is None on all ranks stays None."""
 
     def check_same(self, parameters: Sequence[Tensor], *, when: str) -> None:
         """Check that all ranks hold the same weights, bit for bit.
@@ -149,20 +144,6 @@ class Group(World):
             dist.gather_object(dict(parts), out, dst=0)
         return join_parts(out or [])
 
-    def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        having = self.sum([float(p.grad is not None) for p in parameters])
-        used = [p for p, n in zip(parameters, having, strict=True) if n]
-        for parameter in used:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        for bucket in buckets(used):
-            flat = torch.cat([p.grad.reshape(-1) for p in bucket if p.grad is not None])
-            self.all_reduce(flat)
-            sizes = [p.numel() for p in bucket]
-            for parameter, part in zip(bucket, torch.split(flat, sizes), strict=True):
-                assert parameter.grad is not None
-                parameter.grad.copy_(part.view_as(parameter))
-
     def check_same(self, parameters: Sequence[Tensor], *, when: str) -> None:
         sums = self.gather(bit_sums(parameters))
         different = [rank for rank, row in enumerate(sums) if row != sums[0]]
@@ -201,22 +182,6 @@ def join_parts(parts: Sequence[Mapping[K, T]]) -> dict[K, T]:
         if duplicates:
             raise AssertionError(f"predicted by two ranks: {sorted(map(str, duplicates))[:3]}")
         out.update(part)
-    return out
-
-
-def buckets(parameters: Sequence[nn.Parameter], *, max_size: int = BUCKET) -> list[list[nn.Parameter]]:
-    """Group neighbouring parameters of one dtype and device, at most ``max_size`` elements (at least one
-    parameter) per group."""
-    out: list[list[nn.Parameter]] = []
-    size = 0
-    for p in parameters:
-        same_kind = out and (out[-1][0].dtype, out[-1][0].device) == (p.dtype, p.device)
-        if same_kind and size + p.numel() <= max_size:
-            out[-1].append(p)
-            size += p.numel()
-        else:
-            out.append([p])
-            size = p.numel()
     return out
 
 

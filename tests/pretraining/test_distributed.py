@@ -16,7 +16,9 @@ from harness.pretraining.distributed import StepLoss, gather_carry, shard_carry,
 from harness.pretraining.factories import build_pretrainer
 from harness.pretraining.job import run_job
 from harness.pretraining.text.corpus import read_corpus
-from harness.processes.distributed import Group
+from harness.processes.distributed import ALONE, Group
+from harness.processes.ranks import on_ranks
+from tests.helpers.objective_runners import ToyRun, run_toy
 from tests.helpers.tiny_corpus import config, write
 
 STILL = {
@@ -66,7 +68,7 @@ def test_the_ranks_gradients_add_up_to_that_of_the_whole_step(
     parameters = [p for p in model.parameters() if p.requires_grad]
     for batch in list(objective.batches(seed=0, epoch=0))[:3]:
         whole = objective.loss(model, batch, None)
-        total = weighted_loss(whole, of_ranks([whole]), Rank(0, 1), device=torch.device("cpu"))
+        total = weighted_loss(whole, of_ranks([whole]), Rank(0, 1))
         wanted = torch.autograd.grad(total, parameters, allow_unused=True)
         parts = [objective.shard(batch, rank=r, size=size) for r in range(size)]
         assert {(p.tokens, p.words) for p in parts} == {(batch.tokens, batch.words)}
@@ -78,7 +80,7 @@ def test_the_ranks_gradients_add_up_to_that_of_the_whole_step(
         for rank, loss in enumerate(losses):
             if loss is None:
                 continue
-            mine = weighted_loss(loss, step, Rank(rank, size), device=torch.device("cpu"))
+            mine = weighted_loss(loss, step, Rank(rank, size))
             for into, gradient in zip(found, torch.autograd.grad(mine, parameters, allow_unused=True)):  # noqa: B905
                 if gradient is not None:
                     into += gradient
@@ -100,6 +102,22 @@ def test_more_ranks_than_rows_leave_some_without_and_what_is_carried_is_whole_ag
     again = gather_carry(None, Rank(0, 2, shares))
     assert torch.equal(again[0][0], carry[0][0])
     assert gather_carry(None, Rank(0, 2, [None, None])) is None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_step_on_several_ranks_is_that_on_one_device(size: int, tmp_path: Path) -> None:
+    """Rows of unequally many items, carried state, clipping, a tied parameter, a parameter that a single row
+    uses, and one that none does; of five ranks the last has no rows."""
+    results: list[dict[str, Any]] = []
+    run_toy(ToyRun(tmp_path, 1), results.append, ALONE)
+    on_ranks(ToyRun(tmp_path, size), results.append, runner="tests.helpers.objective_runners:run_toy")
+    one, several = results
+    assert several["gradients"] == one["gradients"] == ["always", "sometimes"]
+    assert several["weights"]["never"] == [3.0] * 6, "no weight decay for a parameter that no rank uses"
+    assert several["loss"] == pytest.approx(one["loss"], rel=1e-12)
+    for name, values in one["weights"].items():
+        assert several["weights"][name] == pytest.approx(values, rel=1e-9), name
 
 
 @pytest.mark.parametrize("family", ["word2vec", "fasttext", "glove"])

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.core.paths import mini_dir
 from harness.errors import HarnessError
-from harness.processes.distributed import ALONE, Group, bit_sums, buckets, join_parts
+from harness.processes.distributed import Group, bit_sums, join_parts
 from harness.processes.ranks import run_ranks
 from harness.processes.slots import make_slots
 from harness.records.predictions import PREDICTIONS
@@ -121,43 +121,6 @@ def _together(size: int, do: Any) -> list[Any]:
     for rank in ranks:
         rank.join()
     return out
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_the_gradient_is_that_of_the_mean_over_all_items(size: int) -> None:
-    """Four examples of unequally many items over up to five ranks; a parameter that only one example uses,
-    and one that none does."""
-    inputs = [torch.randn(n, 6, dtype=torch.float64) for n in (1, 4, 2, 3)]
-
-    def train(world: Any) -> list[Tensor | None]:
-        torch.manual_seed(0)
-        weights = [nn.Parameter(torch.ones(6, dtype=torch.float64) * k) for k in (1, 2, 3)]
-        total, items = 0.0, 0
-        for n in world.share(range(4)):
-            loss = (inputs[n] @ weights[0]).square().sum()
-            if n == 1:
-                loss = loss + weights[1].sum()
-            (loss / 4).backward()
-            total, items = total + float(loss.detach()), items + len(inputs[n])
-        total, items = world.sum([total, items])
-        world.add_gradients(weights)
-        gradients = [None if w.grad is None else w.grad * 4 / items for w in weights]
-        return [torch.tensor([total, items]), *gradients]
-
-    alone = train(ALONE)
-    for found in _together(size, train):
-        assert not isinstance(found, Exception), found
-        assert found[3] is None, "no decay and no moments for what nothing used"
-        for ours, theirs in zip(found[:3], alone[:3], strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
-
-
-def test_buckets_hold_everything_once_and_not_too_much() -> None:
-    parameters = [nn.Parameter(torch.zeros(n)) for n in (5, 3, 4, 20, 1)]
-    parameters.insert(2, nn.Parameter(torch.zeros(2, dtype=torch.float64)))
-    made = buckets(parameters, max_size=8)
-    assert [[p.numel() for p in b] for b in made] == [[5, 3], [2], [4], [20], [1]]
-    assert [id(p) for b in made for p in b] == [id(p) for p in parameters]
 
 
 def test_weights_that_differ_in_a_bit_are_noticed() -> None:
