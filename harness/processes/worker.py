@@ -50,7 +50,7 @@ class WorkerSpec:
     slots: int = 1
 
 
-class ProgressReporter:
+class EventReporter:
     """Sends progress events to the driver, at most one per 0.1 s unless more than a counter has changed."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -78,7 +78,7 @@ def main(pipe: Connection, spec: WorkerSpec) -> None:
         _set_environment(spec)
         threading.Thread(target=_exit_with_driver, args=(pipe,), daemon=True).start()
         forkable = True
-        load_function(spec.runner)(spec.cell, ProgressReporter(pipe))
+        load_function(spec.runner)(spec.cell, EventReporter(pipe))
     except BaseException as error:
         with contextlib.suppress(OSError):  # even if the disk is full, the driver must get the error
             traceback.print_exc()
