@@ -1,4 +1,5 @@
-"""One cell over several devices: a rank a device, each a process of its own, watched by the cell's process.
+"""One cell on several devices: one rank per device, each in its own process, supervised by the cell's
+process.
 
 The ranks are forked from the process that the pool gave to the cell, before that does anything else. So they
 have paid for their imports, are in the cell's process group (what ends the cell ends them, and their memory
@@ -36,7 +37,7 @@ from harness.records.record import Record, read_record
 RANK_RUNNER = "harness.training.run:run_here"
 PRELOAD = ("harness.processes.preload",)
 GRACE_SECONDS = 2.0
-"""How long the error of a rank that only lost another is held back: that one's own says more."""
+"""Seconds to wait for the error of the rank that failed first, which explains the errors of its peers."""
 
 
 class RankedTrainer(Protocol):
@@ -65,7 +66,7 @@ class Ranked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What a rank is told.
+    """The specification of a rank, sent to its process.
 
     Attributes:
         runner: ``module:function`` called as ``function(cell, progress, world)``.
@@ -150,7 +151,7 @@ def _start(context: Any, cell: Ranked, seat: Seat) -> _Rank:
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=rank_main, args=(theirs, cell, seat), name=f"rank {seat.rank}")
     with warnings.catch_warnings():
-        # newer Pythons warn of forking with threads; the only one here waits in a read
+        # Python 3.12+ warns about forking with threads; the only thread here waits in a read
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     theirs.close()
@@ -158,13 +159,13 @@ def _start(context: Any, cell: Ranked, seat: Seat) -> _Rank:
 
 
 def _threads(cell: Ranked, size: int) -> int | None:
-    """Ranks share the cell's threads."""
-    told = cell.trainer.threads or os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, int(told) // size) if str(told).isdecimal() else None
+    """Divide the cell's threads among its ranks."""
+    threads = cell.trainer.threads or os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(threads) // size) if str(threads).isdecimal() else None
 
 
 def _watch(ranks: Sequence[_Rank], cell: Ranked, progress: Progress) -> None:
-    """Relay the first rank's news until all have ended.
+    """Relay rank 0's progress until all ranks have ended.
 
     Raises:
         HarnessError: as soon as one has failed and it is known why.
@@ -172,7 +173,7 @@ def _watch(ranks: Sequence[_Rank], cell: Ranked, progress: Progress) -> None:
     limit: float | None = None
     while True:
         for rank in ranks:
-            # in this order: what a rank said before it ended is heard before its end is judged
+            # exit code first: messages sent before the exit are then still received
             rank.exitcode = rank.process.exitcode
             _receive(rank, progress)
         pipes = [r.pipe for r in ranks if not r.pipe.closed]
@@ -196,12 +197,12 @@ def _receive(rank: _Rank, progress: Progress) -> None:
             else:
                 rank.error, rank.lost_another = content
     except Exception:
-        # its end, or cut off in the middle of a message: the exit code says which
+        # closed, or truncated within a message: the exit code tells which
         rank.pipe.close()
 
 
 def _cause(failed: Sequence[_Rank], size: int, cell: Ranked) -> str:
-    """What became of the rank that failed by itself; of any when all only lost each other."""
+    """Describe the failure of the rank that failed first, or of any if all only lost their peers."""
     first = min(failed, key=lambda r: (r.lost_another, r.number))
     if first.error is not None:
         return first.error
@@ -209,7 +210,7 @@ def _cause(failed: Sequence[_Rank], size: int, cell: Ranked) -> str:
 
 
 def rank_main(pipe: Connection, cell: Ranked, seat: Seat) -> None:
-    """Run one rank. It never returns: what it holds of the group must not delay its end."""
+    """Run one rank and exit the process without cleanup, which could block on the process group."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     code = 1
     try:
@@ -259,11 +260,11 @@ def _run(pipe: Connection, cell: Ranked, seat: Seat) -> None:
 
 
 def _silent(event: dict[str, Any]) -> None:
-    """Progress of the other ranks: the first speaks for all."""
+    """Ignore progress of ranks other than 0."""
 
 
 def _die_with_parent() -> None:
-    """However the cell's process ends, its ranks do."""
+    """Exit when the cell's process ends, for whatever reason."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""What happens at the end of each epoch: dev is scored, the best state kept, progress told."""
+"""Lightning callbacks: score dev after each epoch, keep the best state, report progress, log curves."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from harness.task import HasLiveMetrics, Prediction, Task
 from harness.training.optim import NO_DECAY, frozen_groups
 
 EVERY = 50
-"""Training steps between two points of a curve; the last step of an epoch always is one."""
+"""Training steps between two points of a curve; the last step of an epoch is always logged."""
 
 
 class BestEpochCallback(pl.Callback):
-    """Scores dev after each epoch and keeps the state of the best one.
+    """Score dev after each epoch and keep the state of the best one.
 
     NaN is never better than anything and never an improvement.
 
@@ -31,7 +31,7 @@ class BestEpochCallback(pl.Callback):
         examples: the dev examples.
         keep: ``best`` or ``last``.
         patience: epochs without improvement before stopping; None = never.
-        progress: told of each epoch.
+        progress: receives an event per epoch.
         world: the ranks that predict together. The first scores; all know the scores and so decide alike.
     """
 
@@ -83,7 +83,7 @@ class BestEpochCallback(pl.Callback):
 
 
 class StepProgress(pl.Callback):
-    """Tells of training steps, at most ten times a second."""
+    """Report training steps, at most ten times per second."""
 
     def __init__(self, progress: Progress, epochs: int) -> None:
         self.progress, self.epochs, self._last = progress, epochs, 0.0

@@ -1,4 +1,4 @@
-"""From examples and their rows to optimiser steps and evaluation batches."""
+"""From examples and their windows to optimizer steps and evaluation batches."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_items(
     *,
     task: Task | None,
 ) -> list[Item]:
-    """Items in the order of ``examples``; without ``task`` they carry no targets."""
+    """Make an item per example, in the order of ``examples``; without ``task`` they have no targets."""
     items = []
     for index, example in enumerate(examples):
         rows = align_rows([windows[i] for i in sequences.numbers(example)])
@@ -78,7 +78,7 @@ def make_items(
 
 
 def step_order(items: Sequence[Item], *, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
-    """Item numbers of each step of an epoch: shuffled, then sorted by length within pools of
+    """Item indices of each step of an epoch: shuffled, then sorted by length within pools of
     :data:`POOL` batches, then the batches shuffled. A pure function of seed and epoch."""
     rng = random.Random(f"{seed}-{epoch}")
     order = list(range(len(items)))
@@ -169,7 +169,7 @@ def eval_plans(batches: Sequence[list[int]], *, share: Share = Share()) -> list[
 
 
 class _Steps(Dataset[Step]):
-    """Steps of one epoch, or evaluation batches, collated when they are asked for."""
+    """Steps of one epoch, or evaluation batches, collated on access."""
 
     def __init__(self, items: Sequence[Item], steps: Sequence[Plan], pad: dict[str, float]) -> None:
         self.items, self.steps, self.pad = items, steps, pad
@@ -185,7 +185,7 @@ class _Steps(Dataset[Step]):
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """Examples a step, examples an evaluation batch, most tokens a micro-batch, and the seed of the order."""
+    """Examples per step and per evaluation batch, maximum tokens per micro-batch, seed of the order."""
 
     batch_size: int
     eval_batch_size: int

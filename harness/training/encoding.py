@@ -1,4 +1,4 @@
-"""A cell's encoder and the rows of its texts: loaded and tokenised, or recalled as cached features."""
+"""Load a cell's encoder and tokenize its texts, or read their cached features."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from harness.training.features import (
 from harness.training.sequences import Sequences
 
 MAX_LENGTH = 512
-"""Units a row when neither the encoder nor the configuration says otherwise."""
+"""Tokens per window if neither the encoder nor the configuration sets a limit."""
 
 
 @dataclass(slots=True)
 class Encoding:
-    """The encoder and the rows of every sequence, with what they cost.
+    """The encoder, the tokenized windows of every sequence, and their cost.
 
     Attributes:
         encoder: the carried encoder, or the reader of its cached features.
@@ -65,7 +65,7 @@ class Encoding:
 
 
 def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | None:
-    """What adapts the encoder to the texts of the training split; None where the strategy does not."""
+    """Make the adapter that continues pretraining on the training texts; None without strategy.adapt."""
     if cell.strategy.adapt is None:
         return None
     device = pick_device(cell.trainer.accelerator)
@@ -87,7 +87,7 @@ def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | No
 def encode(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
 ) -> Encoding:
-    """Cached features for a frozen encoder with layers; else the encoder itself and its tokenised rows."""
+    """Return cached features for a frozen encoder; otherwise the encoder and its tokenized windows."""
     strategy = cell.strategy
     if strategy.frozen and strategy.transfer == "encoder" and not cell.encoder.table:
         features = cached_features(cell, task, sequences, progress, adapter=adapter)
@@ -136,7 +136,7 @@ def load_transferred(cell: Cell, adapter: Adapter | None = None) -> Encoder:
 
 
 def windowing(cell: Cell, task: Task, encoder: Encoder) -> WindowOptions:
-    """How this cell cuts long texts: the smaller of what is asked for and what the encoder takes."""
+    """Window options of the cell: the smaller of ``trainer.max_length`` and the encoder's limit."""
     requested = cell.trainer.max_length or MAX_LENGTH
     reach = encoder.max_length or requested
     if cell.trainer.max_length and requested > reach:
@@ -152,7 +152,7 @@ def windowing(cell: Cell, task: Task, encoder: Encoder) -> WindowOptions:
 def cached_features(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
 ) -> Encoding | None:
-    """Features from the store, computed when they are not there; None when they would not fit in it."""
+    """Read features from the cache, computing them if needed; None if they would not fit."""
     limit = int(cell.options.feature_cache_gb * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
     key = feature_key(cell, task, sequences, adapter)
@@ -186,18 +186,18 @@ def cached_features(
         )
 
     try:
-        (features, told), hit = store.read(key, compute, lambda f: (read_features(f), Adapted.read(f)))
+        (features, adaptation), hit = store.read(key, compute, lambda f: (read_features(f), Adapted.read(f)))
     except TooLarge:
         return None
     except OSError as e:
-        # no reason to fail: they are encoded as they are read, every epoch
+        # not fatal: texts are then encoded in every epoch
         warnings.warn(
             f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
         )
         return None
-    told.spent = adapted.spent
-    spent = time.perf_counter() - begin - load - told.spent
-    return _feature_encoding(features, hit=hit, spent=spent, load=load, adapted=told)
+    adaptation.spent = adapted.spent
+    spent = time.perf_counter() - begin - load - adaptation.spent
+    return _feature_encoding(features, hit=hit, spent=spent, load=load, adapted=adaptation)
 
 
 def _feature_encoding(
@@ -218,7 +218,7 @@ def _feature_encoding(
 
 
 def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
-    """Everything the values and rows of frozen features depend on."""
+    """Hash everything that the values of frozen features depend on."""
     trainer, layers = cell.trainer, cell.encoder.layers
     parts = {
         "encoder": cell.encoder.content(),

@@ -1,4 +1,4 @@
-"""Computing frozen features and reading them back as tokens whose input is the state itself."""
+"""Compute frozen features and read them back as tokens whose input is the state itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TooLarge(Exception):
 
 
 class FeatureEncoder(Encoder):
-    """Stands where the frozen encoder stood: its states are the tokens' input."""
+    """Replaces the frozen encoder: the tokens' inputs are its states."""
 
     def __init__(self, *, name: str, hidden_size: int, num_layers: int, pooling: str) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def length_batches(rows: Sequence[TokenizedWindow], *, max_length: int) -> list[
     """Row numbers in batches of similar length, each at most ``max_length`` wide times high (one row at
     least), longest first, so that memory is known from the first batch."""
     batches: list[list[int]] = []
-    # lengths [2 5 4], max_length 10: row 1, then row 2 (5 x 2 = 10), then row 0 in a batch of its own
+    # lengths [2 5 4], max_length 10: row 1, then row 2 (5 x 2 = 10), then row 0 in a separate batch
     for i in sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i)):
         # the first row of a batch is its longest, hence its width
         if batches and len(rows[batches[-1][0]]) * (len(batches[-1]) + 1) <= max_length:

@@ -1,4 +1,4 @@
-"""The one LightningModule: encoder, scalar mix, body, head, and how they train."""
+"""The LightningModule of a cell: encoder, scalar mix, body and head, and their optimization."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class TransferModel(pl.LightningModule):
         if layers != "top":
             depth = encoder.num_layers + 1 if layers == "mix" else len(layers)
             self.mix = ScalarMix(depth, **(mix or {}))
-            if body.features == "both":  # each place has weights of its own
+            if body.features == "both":  # separate weights for each position
                 self.late_mix = ScalarMix(depth, **(mix or {}))
         if strategy.frozen:
             encoder.requires_grad_(False)
-        # every rank is told the loss over all: there is nothing to bring together
+        # the loss is already summed over ranks, so it must not be reduced again
         self.train_loss = MeanMetric(sync_on_compute=False)
         self.losses: list[float] = []
         self._scale = 1.0
@@ -100,7 +100,7 @@ class TransferModel(pl.LightningModule):
         return self
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The head's outputs for a batch."""
+        """Compute the head's outputs for a batch."""
         with self.sharding.autocast() if self.sharding else contextlib.nullcontext():
             encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
             outputs: dict[str, Tensor] = self.head(self.body(encoded, batch.tokens), batch)
@@ -113,12 +113,12 @@ class TransferModel(pl.LightningModule):
             self.sharding.apply(self, self.encoder)
 
     def encode(self, tokens: TokenBatch) -> EncoderOutput:
-        """States of one text's tokens, layers mixed."""
+        """Encode one text's tokens and mix the layers."""
         encoded: EncoderOutput
         if self.strategy.frozen:
             with torch.no_grad():
                 encoded = self.encoder(tokens, all_layers=self.mix is not None)
-            encoded.pooler_output = None  # features are states; so the cache and a live encoder agree
+            encoded.pooler_output = None  # cached features have no pooler output either
         else:
             encoded = self.encoder(tokens, all_layers=self.mix is not None)
         if self.mix is None:

@@ -1,4 +1,4 @@
-"""Running one cell in this process: train, choose the epoch on dev, predict test once, score, record.
+"""Run one cell in this process: train, select the epoch on dev, predict test once, score, record.
 
 Nothing of Hydra is here: a :class:`harness.records.cell.Cell` is plain data.
 """
@@ -37,11 +37,11 @@ from harness.training.trainer import device_name, fit, make_trainer, predict
 CHECKPOINT = "model.safetensors"
 UNKNOWN_SHARE = 0.1
 UNKNOWN_WORDS = 0.5
-"""Share of words without a vector above which a reader is warned."""
+"""Share of out-of-vocabulary words above which the record contains a warning."""
 
 
 def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
-    """Run ``cell`` and leave its record: in this process, or where it takes several devices in one for each.
+    """Run ``cell`` and write its record, in this process or, on several devices, in one process per device.
 
     Args:
         cell: from :func:`harness.config.resolve.prepare`.
@@ -69,13 +69,13 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
 
 @logged
 def run_here(cell: Cell, progress: Progress, world: World) -> Record:
-    """What each rank of a cell does, or the one process that runs it; the first rank writes.
+    """Run one rank of a cell, or the whole cell in one process; rank 0 writes the record.
 
     Raises:
         HarnessError: as :func:`run_cell`.
     """
     started, begin = datetime.now(UTC), time.perf_counter()
-    # Lightning has taken it from the environment that the sweep was started in
+    # Lightning derives the rank from the environment in which the sweep was started
     rank_zero: Any = rank_zero_only
     rank_zero.rank = world.rank
     if world.first:
@@ -86,9 +86,9 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
         warnings.simplefilter("default")
         assembly = assemble(cell, progress, world)
         record = _train_and_score(cell, assembly, progress)
-    # deprecations speak of code, not of results
-    told = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
-    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in told})
+    # deprecation warnings do not affect results
+    relevant = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
+    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in relevant})
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     _close_costs(record.costs, assembly, total=time.perf_counter() - begin)
     if world.first:
@@ -147,7 +147,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
 
 
 def describe(cell: Cell, assembly: Assembly) -> Record:
-    """The part of the record that is known before training."""
+    """Fill in the part of the record that is known before training."""
     splits, encoding = assembly.splits, assembly.encoding
     parts = list(assembly.model.parameters())
     live = sum(p.numel() for p in parts)
@@ -184,7 +184,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
 
 
 def scalar_mix_weights(assembly: Assembly) -> dict[str, list[float]]:
-    """The weights of the scalar mix as the record keeps them; empty without one."""
+    """Return the scalar mix's weights for the record; empty without a mix."""
     model, out = assembly.model, {}
     for prefix, mix in (("", model.mix), ("late_", model.late_mix)):
         if mix is not None:
@@ -197,7 +197,7 @@ def scalar_mix_weights(assembly: Assembly) -> dict[str, list[float]]:
 
 
 def result_versions(cell: Cell) -> dict[str, str]:
-    """Versions that are raised when a fix changes results, of the engine and of each part."""
+    """Return the result versions of the engine and of each part; a fix that changes results raises them."""
     parts: dict[str, Component | Strategy] = {
         "encoder": cell.encoder,
         "strategy": cell.strategy,
@@ -209,7 +209,7 @@ def result_versions(cell: Cell) -> dict[str, str]:
 
 
 def encoding_notes(report: Mapping[str, float]) -> list[str]:
-    """What a reader must know of how the texts became tokens."""
+    """Notes for the record about truncated texts and unknown words."""
     notes = []
     if cut := report.get("texts_cut", 0):
         notes.append(f"{int(cut)} texts were longer than the encoder takes and were cut")
@@ -243,17 +243,19 @@ def _close_costs(costs: Costs, assembly: Assembly, *, total: float) -> None:
     costs.encode_seconds, costs.encode_cached = encoding.price, encoding.cached
     costs.load_seconds, costs.total_seconds = encoding.load, total
     costs.adapt_seconds = encoding.adapted.seconds
-    told = encoding.load + encoding.adapted.spent + encoding.spent + costs.train_seconds + costs.eval_seconds
-    costs.overhead_seconds = total - told
+    accounted = (
+        encoding.load + encoding.adapted.spent + encoding.spent + costs.train_seconds + costs.eval_seconds
+    )
+    costs.overhead_seconds = total - accounted
     world = assembly.world
-    # ranks share the machine's memory, while each device has its own
+    # ranks share the machine's memory; each device has separate memory
     costs.peak_memory_mb = sum(world.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
     if torch.cuda.is_available():
         costs.peak_memory_mb = max(world.gather(torch.cuda.max_memory_allocated() / 2**20))
 
 
 def save_trained(folder: Path, assembly: Assembly) -> None:
-    """Keep everything that trained beside the record, as safetensors."""
+    """Save all trained weights beside the record, as safetensors."""
     from safetensors.torch import save_file
 
     state = assembly.model.gather_state_dict()  # every rank takes part

@@ -1,4 +1,4 @@
-"""What an encoder is asked to encode: every distinct text (or pair) of a task once, in a fixed order."""
+"""The sequences to encode: every distinct text (or pair) of a task once, in a fixed order."""
 
 from __future__ import annotations
 

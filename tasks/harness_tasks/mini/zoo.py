@@ -34,7 +34,7 @@ LEFT_OUT = ("pretrain.json", "curves.csv", "softmax.safetensors", "generation_co
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ZooMember:
     """One encoder of the zoo: the folder it gets, and what its command says."""
 
     name: str
@@ -53,16 +53,16 @@ class Member:
 
 
 ZOO = (  # what takes longest first
-    Member("elmo", ("encoder=elmo",)),
-    Member("bert", ("encoder=bert",)),
-    Member("ulmfit/forward", ("encoder=ulmfit",)),
-    Member("ulmfit/backward", ("encoder=ulmfit", "encoder.backwards=true")),
-    Member("gpt", ("encoder=gpt",)),
-    Member("static", ("encoder=word2vec", "encoder.format=text.gz", "encoder.digits=4")),
+    ZooMember("elmo", ("encoder=elmo",)),
+    ZooMember("bert", ("encoder=bert",)),
+    ZooMember("ulmfit/forward", ("encoder=ulmfit",)),
+    ZooMember("ulmfit/backward", ("encoder=ulmfit", "encoder.backwards=true")),
+    ZooMember("gpt", ("encoder=gpt",)),
+    ZooMember("static", ("encoder=word2vec", "encoder.format=text.gz", "encoder.digits=4")),
 )
 
 
-def make(folder: Path, members: Sequence[Member] = ZOO, *, corpus: Path = CORPUS) -> None:
+def make(folder: Path, members: Sequence[ZooMember] = ZOO, *, corpus: Path = CORPUS) -> None:
     """Pretrain ``members`` into ``folder`` and write its manifest. What that has of others on the same corpus
     stays.
 
@@ -81,7 +81,7 @@ def make(folder: Path, members: Sequence[Member] = ZOO, *, corpus: Path = CORPUS
     told.write_text(json.dumps({"corpus": digest, "encoders": made}, indent=1) + "\n")
 
 
-def _make_one(member: Member, folder: Path, corpus: Path) -> dict[str, Any]:
+def _make_one(member: ZooMember, folder: Path, corpus: Path) -> dict[str, Any]:
     place, output = folder / member.name, folder / ".new" / member.name
     begin = time.monotonic()
     print(f"{member.name}: begins", flush=True)

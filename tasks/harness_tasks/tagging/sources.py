@@ -36,7 +36,7 @@ class ReadReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceReader:
+class TaggedSentenceReader:
     """Reads the tagged sentences of a task.
 
     Attributes:

@@ -19,7 +19,7 @@ from harness_tasks.tagging.characters import Characters
 from harness_tasks.tagging.columns import ColumnLayout, Sentence
 from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
 from harness_tasks.tagging.scoring import FROM_STATS, example_stats, score_spans, score_tokens
-from harness_tasks.tagging.sources import HUB_COLUMNS, ReadReport, SentenceReader
+from harness_tasks.tagging.sources import HUB_COLUMNS, ReadReport, TaggedSentenceReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,7 @@ class Tagging:
         metric: primary metric, a key of :meth:`score`; None = ``span_f1``, or ``token_accuracy`` for plain
             labels.
         words_column, labels_column, label_names: of tables, see
-            :class:`~harness_tasks.tagging.sources.SentenceReader`.
+            :class:`~harness_tasks.tagging.sources.TaggedSentenceReader`.
         token_column, label_column, separator, comment: of column files, see
             :class:`~harness_tasks.tagging.columns.ColumnLayout`.
         scheme: ``auto`` or one of :data:`harness_tasks.tagging.schemes.SCHEMES`.
@@ -121,7 +121,7 @@ class Tagging:
         self.labels: list[str] = []
         self._fallback = OUTSIDE
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
-        self._reader = SentenceReader(
+        self._reader = TaggedSentenceReader(
             self._source,
             layout=ColumnLayout(token_column, label_column, separator, comment),
             words=words_column,

@@ -128,7 +128,7 @@ def test_a_zoo_of_tiny_members_is_made_and_described(tmp_path: Path) -> None:
         "static": ("encoder=word2vec", *tiny_corpus.ALL["word2vec"], "budget.epochs=2"),
         "gpt": ("encoder=gpt", *tiny_corpus.ALL["gpt"], "budget.steps=2"),
     }
-    members = [zoo.Member(name, options) for name, options in quick.items()]
+    members = [zoo.ZooMember(name, options) for name, options in quick.items()]
     zoo.make(tmp_path / "zoo", members, corpus=corpus)
     made = json.loads((tmp_path / "zoo" / "manifest.json").read_text())
     assert made["corpus"] == digest(corpus)
