@@ -1,7 +1,7 @@
 """BERT and similar models: continue the masked language model (Gururangan et al. 2020).
 
-In every epoch 15 % of a row's pieces are chosen anew; 80 % of them are replaced by the mask token, 10 % by a
-random piece (Devlin et al. 2019, section 3.1). Each text is a row between the checkpoint's own special
+In every epoch 15 % of a row's pieces are sampled again; 80 % of them are replaced by the mask token, 10 % by
+a random piece (Devlin et al. 2019, section 3.1). Each text is a row between the checkpoint's own special
 tokens. Sentence-pair objectives of some checkpoints (next sentence, sentence order) are not continued, so a
 pooler remains unchanged.
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.find_cells import find, title
+from harness.cli.find_cells import add_results_option, find, title
 from harness.errors import HarnessError
 from harness.records.lifecycle import ARCHIVE
 from harness.sweeps.progress import score_text
@@ -28,13 +28,7 @@ def main(argv: list[str]) -> int:
         metavar="CELL",
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; two or more",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="results folder (default: results)",
-    )
+    add_results_option(parser)
     args = parser.parse_args(argv)
     if len(args.cells) < 2:
         raise HarnessError("an ensemble needs at least two cells")

@@ -14,6 +14,17 @@ from harness.records.lifecycle import ARCHIVE
 _LISTED = 10
 
 
+def add_results_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--results DIR``, the results folder that cells are looked up in."""
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="results folder (default: results)",
+    )
+
+
 def cells_parser(name: str, *, about: str, epilog: str) -> argparse.ArgumentParser:
     """Create the parser of a command that acts on cells: their names and the results folder."""
     parser = argparse.ArgumentParser(prog=f"harness {name}", description=about, epilog=epilog)
@@ -24,13 +35,7 @@ def cells_parser(name: str, *, about: str, epilog: str) -> argparse.ArgumentPars
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; "
         "task, task/encoder or task/encoder/strategy selects all cells below it",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="results folder (default: results)",
-    )
+    add_results_option(parser)
     return parser
 
 

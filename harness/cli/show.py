@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.cli.find_cells import find
+from harness.cli.find_cells import add_results_option, find
 from harness.cli.per_class import by_class
 from harness.errors import HarnessError
 from harness.records.record import read_record
@@ -20,13 +20,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or the start of an id"
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="results folder (default: results)",
-    )
+    add_results_option(parser)
     args = parser.parse_args(argv)
     folders = find(args.cell, results=args.results)
     print("\n\n".join("\n".join(describe(folder)) for folder in folders))

@@ -198,7 +198,7 @@ def owned_word_states(
 def _mean_by_word(
     states: Tensor, tokens: TokenBatch, *, rows: Tensor, words: Tensor, fallback: Tensor
 ) -> Tensor:
-    """(N, H): mean over the tokens of each owned word, ``fallback`` (N, H) where it has no token of its own.
+    """(N, H): mean over the tokens of each owned word, ``fallback`` (N, H) where it shares its token.
 
     Example: a row with word_ids [-1, 0, 0, 1, -1] owns words 0 and 1, which have the numbers n = 0 and 1:
 
@@ -206,7 +206,7 @@ def _mean_by_word(
         total  [h_1 + h_2, h_3]          index_add over the slots
         count  [2, 1]
     """
-    # (B, 1): words are those of the last text; a question has word numbers of its own
+    # (B, 1): words are those of the last text; a question numbers its words separately
     last = tokens.sequence_ids.amax(dim=1, keepdim=True)
     # (B, W): n of each owned word, -1 for others
     number = torch.full_like(tokens.word_to_token, -1)

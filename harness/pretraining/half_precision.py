@@ -47,7 +47,7 @@ def _halve_hdf5(path: Path) -> None:
         names: list[str] = []
         file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
         arrays = {name: file[name][()] for name in names}
-    # written anew: HDF5 does not release the space of a data set that is replaced
+    # written to a new file: HDF5 does not release the space of a data set that is replaced
     with h5py.File(path, "w") as file:
         for name in names:
             file[name] = _half(arrays[name])

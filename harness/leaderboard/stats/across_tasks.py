@@ -3,7 +3,7 @@
 A system is a row's name (encoder, strategy, variant; without the variant where it was selected on dev). Only
 systems with a score on every task are ranked; the others are listed. Per task, only the table with most rows
 is used, and in it only the rows of the largest training set: otherwise a task would count twice, and a
-smaller training set would be a system of its own. Formulas:
+smaller training set would be a separate system. Formulas:
 
     mean      of the task means; V = sum_t V_t / T^2, degrees of freedom by Satterthwaite (1946)
     IQM       mean of the middle half of all seeds on all tasks: scipy.stats.trim_mean(., 0.25) (Agarwal 2021)

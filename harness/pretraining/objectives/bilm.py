@@ -4,7 +4,8 @@
 
 X is the character network and S the softmax, both shared; F and B are the LSTMs of the two directions. A row
 consists of neighbouring lines of a document between sentence markers; every batch starts from zero states.
-Row lengths are drawn anew in every epoch, so that the model sees single sentences as well as longer passages.
+Row lengths are sampled again in every epoch, so that the model sees single sentences as well as longer
+passages.
 
 Large vocabularies use an adaptive softmax (Grave et al. 2017), small ones a full softmax. Words that are not
 in the vocabulary share one class, but are read by their characters like all others.
@@ -245,7 +246,7 @@ def join_lines(lines: Sequence[Line], max_words: int, rng: np.random.Generator) 
         for at in range(0, len(line), max_words):
             part = line[at : at + max_words]
             # with limits of 4, lines of 2, 1 and 3 words give rows of 3 (2 + 1) and 3; a part that is longer
-            # than the limit is a row of its own
+            # than the limit is a separate row
             if row and words + len(part) > limit:
                 yield np.concatenate(row)
                 row, words, limit = [], 0, _draw_limit(max_words, rng)

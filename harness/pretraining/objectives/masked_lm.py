@@ -1,6 +1,6 @@
 """BERT's objectives (Devlin et al. 2019, section 3.1).
 
-**Masked language model.** In every epoch 15 % of the pieces of a row are chosen anew; 80 % of them are
+**Masked language model.** In every epoch 15 % of the pieces of a row are sampled again; 80 % of them are
 replaced by ``[MASK]``, 10 % by a random piece, and 10 % are kept. The loss is the mean cross-entropy of the
 true pieces at the chosen positions. Every row has its 15 % (rounded, at least one); the other shares hold on
 average.
