@@ -32,8 +32,8 @@ MAX_MODULES = 12
 HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "pandas")
 LIGHT_PACKAGES = ("core", "strategies", "records", "config", "sweeps", "leaderboard", "cli")
 LIGHT_MODULES = (
-    "harness.errors", "harness.task", "harness.ensemble", "harness.data.text", "harness.data.files",
-    "harness.data.tables", "harness.data.splits", "harness.data.statistics", "harness.data.windows",
+    "harness.errors", "harness.task", "harness.ensemble", "harness.data.text", "harness.data.reading.files",
+    "harness.data.reading.tables", "harness.data.splits", "harness.data.statistics", "harness.data.windows",
     "harness.data.targets", "harness.loggers.factory", "harness.processes.slots", "harness.processes.worker",
 )  # fmt: skip
 """With all of LIGHT_PACKAGES and the tasks (their heads and live metrics apart): importable without torch."""

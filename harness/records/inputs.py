@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.fingerprint import files_fingerprint, signature
-from harness.data.files import fingerprint as text_fingerprint
+from harness.data.reading.files import fingerprint as text_fingerprint
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.core.fingerprint import data_fingerprint
-from harness.data.files import open_text
+from harness.data.reading.files import open_text
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
 
@@ -87,7 +87,7 @@ def read_corpus(
         held_out: share of the documents, drawn at random; 0 = none, otherwise at least one document. Or
             another text: a file or folder as for ``where``.
         split_seed: seed of that draw.
-        encoding: see :func:`harness.data.files.decode`.
+        encoding: see :func:`harness.data.reading.files.decode`.
         column, split: of a data set of the hub.
 
     Raises:
@@ -171,7 +171,7 @@ def _is_hub(where: str) -> bool:
 
 
 def _read_hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
-    from harness.data.hub import load_hub
+    from harness.data.reading.hub import load_hub
 
     try:
         table = load_hub(dataset, {"train": split})["train"]

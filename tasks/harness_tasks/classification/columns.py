@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.data.tables import DataTable
+from harness.data.reading.tables import DataTable
 from harness.errors import HarnessError, did_you_mean
 
 LEVELS = ("coarse", "fine")

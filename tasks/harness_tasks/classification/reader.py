@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.data.source import DataSource
-from harness.data.tables import DataTable, read_table
+from harness.data.reading.source import DataSource
+from harness.data.reading.tables import DataTable, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness_tasks.classification.columns import Columns, Labels, read_tags, read_text, read_word_index

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from harness.data.source import DataOptions, DataSource, by_role
+from harness.data.reading.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
@@ -54,7 +54,7 @@ class TextClassification:
         metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
         class_weights: ``balanced`` weights class k by n / (K n_k) in the loss; null = no weights.
         allow_empty: keep rows whose text is empty.
-        data: files, hub data set, splitting and reading, see :class:`harness.data.source.DataOptions`.
+        data: files, hub data set, splitting and reading, see :class:`.DataOptions`.
             ``hub`` may name the columns ``text`` and ``label`` (a mapping from label level to column).
 
     Raises:

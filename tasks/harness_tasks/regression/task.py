@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from harness.data.source import DataOptions, DataSource
+from harness.data.reading.source import DataOptions, DataSource
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
 from harness.data.text import Example, Text

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.data.source import ROLES, DataOptions, DataSource, Paths, as_list, by_role
+from harness.data.reading.source import ROLES, DataOptions, DataSource, Paths, as_list, by_role
 from harness.data.splits import Cut, cut, limit, smaller
 from harness.data.text import Text
 from harness.errors import HarnessError
@@ -29,7 +29,7 @@ def make_source(options: Mapping[str, object] | DataOptions) -> DataSource:
     splits are cut.
 
     Raises:
-        HarnessError: see :meth:`harness.data.source.DataSource.of`.
+        HarnessError: see :meth:`harness.data.reading.source.DataSource.of`.
     """
     source = DataSource.of({"test_fraction": TEST_FRACTION, **options})
     if source.path and not source.named.get("train"):

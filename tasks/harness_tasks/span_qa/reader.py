@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from harness.data.files import decode, read_bytes
-from harness.data.tables import DataTable, read_table
+from harness.data.reading.files import decode, read_bytes
+from harness.data.reading.tables import DataTable, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
 from harness_tasks.span_qa.offsets import EXACT, locate_answer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from harness.data.source import DataOptions
+from harness.data.reading.source import DataOptions
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Example
@@ -42,7 +42,7 @@ class SpanQA:
         null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the
             best span's by more than this.
         max_first: maximum number of question tokens in a joint row (64 in the published BERT code).
-        data: files, hub data set and splitting, see :class:`harness.data.source.DataOptions`. ``path`` may be
+        data: files, hub data set and splitting, see :class:`.DataOptions`. ``path`` may be
             one file from which every split is cut; ``test_fraction`` is 0.2 by default.
 
     Raises:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.data.files import open_text
+from harness.data.reading.files import open_text
 from harness.errors import HarnessError
 
 DOCSTART = "-DOCSTART-"
@@ -79,7 +79,7 @@ class Parsed:
 def read_columns(
     path: Path, *, layout: ColumnLayout | None = None, encoding: str = "auto", notes: list[str] | None = None
 ) -> Parsed:
-    """Read one column file; ``encoding`` and ``notes`` as in :func:`harness.data.files.decode`.
+    """Read one column file; ``encoding`` and ``notes`` as in :func:`harness.data.reading.files.decode`.
 
     Raises:
         HarnessError: a row with too few or too many columns or without a token, naming file, line and

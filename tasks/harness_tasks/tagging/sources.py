@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.data.source import DataSource
-from harness.data.tables import DataTable, read_table
+from harness.data.reading.source import DataSource
+from harness.data.reading.tables import DataTable, read_table
 from harness.errors import HarnessError, did_you_mean
 from harness_tasks.tagging.columns import ColumnLayout, Sentence, read_columns
 

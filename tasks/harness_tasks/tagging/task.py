@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from harness.data.source import DataOptions, DataSource, by_role
+from harness.data.reading.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX
@@ -73,7 +73,7 @@ class Tagging:
         word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
             :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
-        data: files, hub data set, splitting and encoding, see :class:`harness.data.source.DataOptions`.
+        data: files, hub data set, splitting and encoding, see :class:`.DataOptions`.
             ``hub`` may set ``words``, ``labels`` (columns) and ``label_names``.
 
     Raises:

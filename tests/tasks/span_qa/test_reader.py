@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.data import hub
-from harness.data.tables import DataTable
+from harness.data.reading.tables import DataTable
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Splits, Task

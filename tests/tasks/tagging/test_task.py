@@ -195,7 +195,7 @@ def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
 
 def test_hub_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.data import hub as hub_data
-    from harness.data.tables import DataTable
+    from harness.data.reading.tables import DataTable
 
     def load(dataset: str, splits: Any, **options: Any) -> dict[str, DataTable]:
         assert (dataset, options) == ("owner/name", {"config": None, "revision": "v1"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from harness.data.tables import DataTable, class_names
+from harness.data.reading.tables import DataTable, class_names
 from harness.errors import HarnessError, did_you_mean
 
 if TYPE_CHECKING:

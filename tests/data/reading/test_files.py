@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.data.files import fingerprint, open_text
-from harness.data.source import DataSource, by_role
-from harness.data.tables import DataTable, ReadOptions, read_table
+from harness.data.reading.files import fingerprint, open_text
+from harness.data.reading.source import DataSource, by_role
+from harness.data.reading.tables import DataTable, ReadOptions, read_table
 from harness.errors import HarnessError
 
 CSV = 'text,label\n"line one\nline two",pos\n"she said ""hi"", twice",neg\nnull,pos\nNA,neg\n,pos\n'

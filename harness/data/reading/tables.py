@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.data.files import decode, read_bytes
+from harness.data.reading.files import decode, read_bytes
 from harness.errors import HarnessError, did_you_mean
 
 _SUFFIXES = {
@@ -72,7 +72,7 @@ class ReadOptions:
 
     Attributes:
         format: one of :data:`FORMATS`; None = from the file name's suffix, else from the content.
-        encoding: see :func:`harness.data.files.decode`.
+        encoding: see :func:`harness.data.reading.files.decode`.
         quoting: whether quotes enclose fields; None = in csv but not in tsv.
         delimiter: of csv and tsv; None = comma or tab.
         columns: column names of a csv or tsv without a header line.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
-from harness.data.files import near
+from harness.data.reading.files import near
+from harness.data.reading.tables import DataTable, ReadOptions
 from harness.data.splits import Key, complete
-from harness.data.tables import DataTable, ReadOptions
 from harness.errors import HarnessError, did_you_mean
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class HubSource:
 
     def load(self, notes: list[str]) -> dict[str, DataTable]:
         """Tables by role; ``notes`` receives where they came from."""
-        from harness.data.hub import load_hub
+        from harness.data.reading.hub import load_hub
 
         tables = load_hub(self.id, self.splits, config=self.config, revision=self.revision)
         notes.append(f"data: hub data set {self.id}{f' at {self.revision}' if self.revision else ''}")
