@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import math
 import os
-import random
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +32,17 @@ def project(tmp_path: Path) -> Path:
     for name, command in (("python", sys.executable), ("harness", f"{sys.executable} -m harness")):
         (commands / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (commands / name).chmod(0o755)
-    (tmp_path / "my_parts").mkdir()
-    (tmp_path / "my_parts" / "__init__.py").touch()
+    write_and_run(GUIDE.partition("\n## ")[0], tmp_path)
     return tmp_path
 
 
 def follow(title: str, project: Path) -> str:
-    """Write the section's files, run its commands in order, and return their output."""
+    """Follow one section of the guide, and return the output of its commands."""
+    return write_and_run(section(title), project)
+
+
+def write_and_run(guide: str, project: Path) -> str:
+    """Write the files of a text and run its commands in order; return their output."""
     output = ""
     paths = [project, ROOT, ROOT / "tasks", ROOT / "harness" / "plugins"]
     environment = {
@@ -51,7 +51,7 @@ def follow(title: str, project: Path) -> str:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "HARNESS_CACHE": str(project / "cache"),
     }
-    for language, name, text in FENCE.findall(section(title)):
+    for language, name, text in FENCE.findall(guide):
         if name:
             path = project / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,23 +76,7 @@ def complete_record(project: Path) -> dict[str, object]:
     return record
 
 
-def write_labelled_texts(folder: Path) -> None:
-    """Texts whose labels can be read off their words."""
-    draw = random.Random(0)
-    topics = {"farm": ["cow", "field", "barn"], "sea": ["ship", "wave", "harbour"]}
-    for role, n in (("train", 80), ("dev", 30), ("test", 30)):
-        with (folder / f"{role}.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["text", "labels"])
-            for _ in range(n):
-                labels = [topic for topic in topics if draw.random() < 0.5]
-                words = ["the", "old", "man", *(draw.choice(topics[t]) for t in labels for _ in range(2))]
-                draw.shuffle(words)
-                writer.writerow([" ".join(words), "|".join(labels)])
-
-
 def test_an_encoder_family_can_be_added(project: Path) -> None:
-    np.save(project / "table.npy", np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32))
     output = follow("Add an encoder family", project)
     assert "(2, 32)" in output
     assert complete_record(project)["encoder"] == "hashed"
@@ -105,7 +89,6 @@ def test_a_strategy_can_be_added(project: Path) -> None:
 
 
 def test_a_task_kind_can_be_added(project: Path) -> None:
-    write_labelled_texts(project)
     output = follow("Add a task kind", project)
     record = complete_record(project)
     assert record["kind"] == "multi_label"
@@ -114,9 +97,6 @@ def test_a_task_kind_can_be_added(project: Path) -> None:
 
 
 def test_a_pretraining_objective_can_be_added(project: Path) -> None:
-    corpus = ROOT / "tasks" / "harness_tasks" / "mini" / "world" / "data" / "corpus.txt.gz"
-    lines = gzip.decompress(corpus.read_bytes()).decode().splitlines()[:600]
-    (project / "corpus.txt").write_text("\n".join(lines) + "\n")
     output = follow("Add a pretraining objective", project)
     assert "bag_of_words (mini)" in output
     assert json.loads((project / "vectors" / "pretrain.json").read_text())["held_out"]["tokens"] > 0
