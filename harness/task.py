@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from harness.data.batch import Batch
+    from harness.data.reading.card import DataCard
     from harness.data.statistics import ExampleStats
     from harness.data.tokens import EncoderOutput, TokenizedWindow
 
@@ -30,6 +31,8 @@ class Splits:
         train, dev, test: examples; ``dev`` is empty with ``dev=none``.
         notes: sentences such as "dev: 10 % cut from train with seed 13".
         report: counts (entities repaired, labels absent from train, ...).
+        warnings: what looks wrong with the data, such as texts that are in train and in test.
+        card: how the data were read and what they contain; None = made from the examples.
     """
 
     train: list[Example]
@@ -37,6 +40,8 @@ class Splits:
     test: list[Example]
     notes: list[str] = field(default_factory=list)
     report: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    card: DataCard | None = None
 
     def items(self) -> list[tuple[str, list[Example]]]:
         """Return name and examples of each split."""

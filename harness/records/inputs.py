@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.fingerprint import files_fingerprint, signature
+from harness.data.reading.card import CardExample, DataCard, make_card
 from harness.data.reading.files import fingerprint as text_fingerprint
+from harness.data.reading.log import ReadLog
+from harness.data.text import Example
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
@@ -103,4 +107,18 @@ def read_data(cell: Cell) -> tuple[Task, Splits]:
         raise HarnessError(
             f"task {task.name} has no dev split to choose the epoch on: add one, or set trainer.select=last"
         )
+    if splits.card is None:
+        splits.card = _card(splits)
     return task, splits
+
+
+def _card(splits: Splits) -> DataCard:
+    """The card of a task that makes none: texts, and labels where they are strings."""
+    examples = {name: [_card_example(e) for e in part] for name, part in splits.items() if part}
+    return make_card(ReadLog(notes=splits.notes, warnings=splits.warnings), examples)
+
+
+def _card_example(example: Example) -> CardExample:
+    labels = (example.gold,) if isinstance(example.gold, str) else ()
+    gold = (json.dumps(example.gold, sort_keys=True, default=str),)
+    return CardExample(tuple(text.text for text in example.texts), labels, gold=gold)

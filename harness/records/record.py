@@ -85,7 +85,9 @@ class Record:
         data: fingerprint of the task's files; empty if the data come from a hub.
         parameters, trained_parameters: counts, embeddings included.
         coverage: the tokenizer's report (share of known words, unknown tokens, truncated texts).
-        notes: origin of the splits, repaired data; ``warnings``: warnings of the run.
+        notes: origin of the splits, repaired data; ``warnings``: warnings about the data and of the run.
+        data_card: how the data were read and what they contain, see
+            :class:`harness.data.reading.card.DataCard`; empty in older records.
         versions: of Python, packages and result versions; ``git``: commit and dirty flag, if any.
         metric_from_stats: dotted path of the :class:`harness.data.statistics.MetricFromStats` that computes
             scores from the statistics in ``predictions.parquet``; empty when it contains none.
@@ -124,6 +126,7 @@ class Record:
     coverage: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    data_card: dict[str, object] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     git: dict[str, str | bool] = field(default_factory=dict)
     metric_from_stats: str = ""

@@ -17,6 +17,7 @@ from harness.loggers import factory
 from harness.records import inputs
 from harness.records.cell import Cell
 from harness.sweeps.plan import SweepPlan
+from harness.task import Splits
 
 
 def check_writable(results_dir: str | Path) -> Path:
@@ -94,10 +95,18 @@ def check_data(cells: Sequence[Cell]) -> None:
             task, splits = inputs.read_data(cell)
         except HarnessError as e:
             raise HarnessError(f"{e}\n(in cell {cell.title}; nothing has been run)") from e
-        for note in (f"{task.name}: {note}" for note in splits.notes):
-            if note not in printed:  # training sizes and other options read the same files again
-                warn(note)
-            printed.add(note)
+        for line in data_report(task.name, splits):
+            if line not in printed:  # training sizes and other options read the same files again
+                warn(line)
+            printed.add(line)
+
+
+def data_report(name: str, splits: Splits) -> Iterator[str]:
+    """Yield the data card, the notes and the warnings of a data set as lines for the terminal."""
+    if splits.card is not None:
+        yield from (f"{name}: {line}" for line in splits.card.lines())
+    yield from (f"{name}: {note}" for note in splits.notes)
+    yield from (f"{name}: warning: {warning}" for warning in splits.warnings)
 
 
 def warn(text: str) -> None:

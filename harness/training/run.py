@@ -88,7 +88,7 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
         record = _train_and_score(cell, assembly, progress)
     # deprecation warnings do not affect results
     relevant = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
-    record.warnings = sorted({f"{w.category.__name__}: {w.message}" for w in relevant})
+    record.warnings += sorted({f"{w.category.__name__}: {w.message}" for w in relevant})
     record.started, record.finished = started.isoformat(), datetime.now(UTC).isoformat()
     _close_costs(record.costs, assembly, total=time.perf_counter() - begin)
     if world.first:
@@ -178,6 +178,8 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
             *encoding_notes(encoding.report),
             *unfreezing_notes(assembly, epochs=cell.trainer.epochs),
         ],
+        warnings=list(splits.warnings),
+        data_card={} if splits.card is None else splits.card.to_json(),
         versions={**versions(), **result_versions(cell)},
         git=git_state(),
     )

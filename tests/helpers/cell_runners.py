@@ -20,6 +20,7 @@ from harness.records.cell import Cell
 from harness.records.parts import LoggerConfig, RunOptions, TaskConfig, TrainerConfig
 from harness.records.record import Record, write_config, write_record
 from harness.strategies.strategy import Strategy
+from harness.task import Splits
 
 
 def make_cell(results: Path, name: str, *, seed: int = 0, skip: str | None = None, **config: Any) -> Cell:
@@ -79,9 +80,9 @@ def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
     return with_act(cell, config["encoder"]["path"] if rate in ("5", "5.0") else "ok")
 
 
-def read_data(cell: Cell) -> tuple[Any, Any]:
+def read_data(cell: Cell) -> tuple[Any, Splits]:
     """Replace harness.records.inputs.read_data by data with a note."""
-    return SimpleNamespace(name="t"), SimpleNamespace(notes=["dev: 10 % cut from train with seed 13"])
+    return SimpleNamespace(name="t"), Splits([], [], [], notes=["dev: 10 % cut from train with seed 13"])
 
 
 def act(cell: Cell, progress: Callable[[dict[str, Any]], None]) -> Record:

@@ -13,6 +13,7 @@ import io
 import zlib
 from pathlib import Path
 
+from harness.data.reading.log import ReadLog
 from harness.errors import HarnessError, did_you_mean
 
 _MARKS = (
@@ -42,28 +43,33 @@ def read_bytes(path: Path) -> bytes:
         raise HarnessError(f"{path}: cannot be read ({e})") from e
 
 
-def decode(data: bytes, *, path: Path, encoding: str = "auto", notes: list[str] | None = None) -> str:
+def decode(data: bytes, *, path: Path, encoding: str = "auto", log: ReadLog | None = None) -> str:
     """Decode ``data`` to text without a byte order mark and with line feeds as line endings.
 
     Args:
         data: the file's bytes.
         path: for error messages.
         encoding: a codec name, or ``auto``: that of the byte order mark, else UTF-8, else Latin-1.
-        notes: receives a sentence when ``auto`` fell back to Latin-1.
+        log: receives the encoding, and a warning when ``auto`` fell back to Latin-1.
 
     Raises:
         HarnessError: the bytes are not valid in this encoding, or the encoding is unknown.
     """
-    text = _auto(data, path, notes) if encoding == "auto" else _strict(data, path, encoding)
+    log = log or ReadLog()
+    if encoding == "auto":
+        text = _auto(data, path, log)
+    else:
+        text = _strict(data, path, encoding)
+        log.given(path, "encoding", encoding)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     # carriage returns end lines only in a text without line feeds (old Mac files)
     return text if "\n" in text else text.replace("\r", "\n")
 
 
-def open_text(path: Path, *, encoding: str = "auto", notes: list[str] | None = None) -> io.StringIO:
+def open_text(path: Path, *, encoding: str = "auto", log: ReadLog | None = None) -> io.StringIO:
     """Open the file's text (see :func:`decode`) as a stream; iterating yields lines, split at line feeds
     only."""
-    return io.StringIO(decode(read_bytes(path), path=path, encoding=encoding, notes=notes), newline="\n")
+    return io.StringIO(decode(read_bytes(path), path=path, encoding=encoding, log=log), newline="\n")
 
 
 def fingerprint(path: Path) -> str:
@@ -75,16 +81,19 @@ def fingerprint(path: Path) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _auto(data: bytes, path: Path, notes: list[str] | None) -> str:
+def _auto(data: bytes, path: Path, log: ReadLog) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
+            log.recognised(path, "encoding", encoding)
             return _strict(data, path, encoding)
     if b"\0" in data[:4096]:
         raise HarnessError(
             f"{path}: not a text file (it contains zero bytes); set task.format or task.encoding"
         )
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
+        log.recognised(path, "encoding", "utf-8")
+        return text
     except UnicodeDecodeError as e:
         head = data[: 1 << 20]
         share = len(head.translate(None, _ASCII)) / len(head)
@@ -93,9 +102,9 @@ def _auto(data: bytes, path: Path, notes: list[str] | None) -> str:
                 f"{path}: neither UTF-8 nor, with {share:.0%} non-ASCII bytes, Latin-1; set its encoding, "
                 "such as task.encoding=cp949, gb18030, shift_jis, cp1251"
             ) from None
-        if notes is not None:
-            line = data.count(b"\n", 0, e.start) + 1
-            notes.append(f"{path.name} is not UTF-8 (line {line}) and was read as latin-1")
+        line = data.count(b"\n", 0, e.start) + 1
+        log.warn(f"{path.name} is not UTF-8 (line {line}) and was read as latin-1")
+        log.recognised(path, "encoding", "latin-1")
         return data.decode("latin-1")
 
 

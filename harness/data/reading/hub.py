@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from harness.data.reading.tables import DataTable, class_names
+from harness.data.reading.tables import DataTable, of_dataset
 from harness.errors import HarnessError, did_you_mean
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def load_hub(
             raise HarnessError(
                 f"hub data set {dataset} has no split {split!r}; {did_you_mean(split, list(loaded))}"
             )
-        tables[role] = _table(loaded[split], f"{dataset} ({split})")
+        tables[role] = of_dataset(loaded[split], f"{dataset} ({split})")
     return tables
 
 
@@ -86,9 +86,3 @@ def _readable(dataset: str, error: Exception) -> HarnessError:
         f"hub data set {dataset} could not be loaded ({cause}). Without access to the hub, download it on "
         "another machine and set its files: task.path=FOLDER, or task.train=FILE task.test=FILE"
     )
-
-
-def _table(data: Dataset, source: str) -> DataTable:
-    rows = data.to_list()
-    at = list(range(1, len(rows) + 1))
-    return DataTable(source, list(data.column_names), rows, at, "row", class_names(data.features))

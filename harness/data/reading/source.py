@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from harness.data.reading.files import near
+from harness.data.reading.log import ReadLog
 from harness.data.reading.tables import DataTable, ReadOptions
 from harness.data.splits import Key, complete
 from harness.errors import HarnessError, did_you_mean
@@ -39,6 +40,7 @@ class DataOptions(TypedDict, total=False):
     quoting: bool | None
     delimiter: str | None
     columns: Sequence[str] | None
+    on_error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,14 @@ class HubSource:
             columns={key: value[key] for key in columns if key in value},
         )
 
-    def load(self, notes: list[str]) -> dict[str, DataTable]:
-        """Tables by role; ``notes`` receives where they came from."""
+    def load(self, log: ReadLog) -> dict[str, DataTable]:
+        """Tables by role; ``log`` receives where they came from."""
         from harness.data.reading.hub import load_hub
 
         tables = load_hub(self.id, self.splits, config=self.config, revision=self.revision)
-        notes.append(f"data: hub data set {self.id}{f' at {self.revision}' if self.revision else ''}")
-        notes += [self.note] if self.note else []
+        log.note(f"data: hub data set {self.id}{f' at {self.revision}' if self.revision else ''}")
+        if self.note:
+            log.note(self.note)
         return tables
 
 
@@ -107,6 +110,7 @@ class DataSource:
         read: how tables are read.
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
         train_size: training examples that are used, see :func:`harness.data.splits.smaller`; None = all.
+        on_error: what happens with a row that cannot be read, see :class:`harness.data.reading.log.ReadLog`.
     """
 
     named: Mapping[str, Paths] = field(default_factory=dict)
@@ -118,6 +122,14 @@ class DataSource:
     test_fraction: float = 0.1
     split_seed: int = 13
     train_size: int | None = None
+    on_error: str = "raise"
+
+    def __post_init__(self) -> None:
+        self.log()  # checks on_error
+
+    def log(self) -> ReadLog:
+        """Return a fresh log for one reading of the data."""
+        return ReadLog(on_error=self.on_error)
 
     @classmethod
     def of(
@@ -165,7 +177,8 @@ class DataSource:
         """Local files by role; empty when the hub data set is to be read.
 
         Raises:
-            HarnessError: a file is missing, there is no training file, or there is no data at all.
+            HarnessError: a file is missing or serves as two splits, there is no training file, or there is no
+            data at all.
         """
         located: dict[str, list[Path]] = {}
         folder = self._folder()
@@ -187,17 +200,18 @@ class DataSource:
             raise HarnessError("task.train: no training data; give its file")
         if not located and self.hub is None:
             raise HarnessError("no data: give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME")
+        _check_distinct(located)
         return located
 
-    def load_hub(self, notes: list[str]) -> dict[str, DataTable]:
+    def load_hub(self, log: ReadLog) -> dict[str, DataTable]:
         """The hub data set's tables by role, without dev when it shall be left out."""
         assert self.hub is not None, "locate() is empty only with a hub data set"
         return {
-            role: table for role, table in self.hub.load(notes).items() if not is_none(self.named.get(role))
+            role: table for role, table in self.hub.load(log).items() if not is_none(self.named.get(role))
         }
 
     def complete(
-        self, read: Mapping[str, Sequence[T]], notes: list[str], *, stratify: Key[T] | None = None
+        self, read: Mapping[str, Sequence[T]], log: ReadLog, *, stratify: Key[T] | None = None
     ) -> dict[str, list[T]]:
         """All three splits; see :func:`harness.data.splits.complete`."""
         return complete(
@@ -205,7 +219,7 @@ class DataSource:
             no_dev=self.no_dev,
             fractions={"dev": self.dev_fraction, "test": self.test_fraction},
             seed=self.split_seed,
-            notes=notes,
+            notes=log.notes,
             stratify=stratify,
             train_size=self.train_size,
         )
@@ -259,6 +273,20 @@ def _given(given: Paths, role: str) -> list[Path]:
                 raise HarnessError(f"task.{role}={one}: no such file{near(path)}")
             paths += matches
     return paths
+
+
+def _check_distinct(located: Mapping[str, Sequence[Path]]) -> None:
+    """Refuse a file that is given for two splits, or twice for one."""
+    seen: dict[Path, str] = {}
+    for role, paths in located.items():
+        for path in paths:
+            other = seen.setdefault(path.resolve(), role)
+            if other != role or list(paths).count(path) > 1:
+                twice = f"task.{role} twice" if other == role else f"task.{other} and as task.{role}"
+                raise HarnessError(
+                    f"{path}: given as {twice}; scores on training data mean nothing. Give each split its "
+                    "own file, or leave a split out so that it is cut from train"
+                )
 
 
 def _first(folder: Path, candidates: Paths, role: str) -> list[Path]:

@@ -18,11 +18,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from harness.data.reading.files import decode, read_bytes
+from harness.data.reading.log import ReadLog
 from harness.errors import HarnessError, did_you_mean
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from pyarrow import ChunkedArray
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -41,29 +47,51 @@ Line = tuple[int, Any]
 
 @dataclass(slots=True)
 class DataTable:
-    """Rows of one file or one split of a hub data set.
+    """Columns of one file or one split of a hub data set.
 
     Attributes:
         source: for messages: the file's path or the data set's id and split.
-        columns: names in the order of the file.
-        rows: one dict per row, with strings from text files and JSON values from other formats.
+        data: values by column name, in the order of the file, equally many in each: strings from text
+            files, JSON values from other formats, None where an object has no such key.
         at: position of each row in its source, counted from 1, in ``unit`` (line or row).
         names: class names of the columns with class numbers.
     """
 
     source: str
-    columns: list[str]
-    rows: list[dict[str, Any]]
-    at: list[int]
+    data: Mapping[str, Sequence[Any]]
+    at: Sequence[int]
     unit: str = "line"
     names: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of_rows(
+        cls,
+        source: str,
+        columns: Sequence[str],
+        rows: Sequence[Mapping[str, Any]],
+        at: Sequence[int],
+        *,
+        unit: str = "line",
+        names: dict[str, list[str]] | None = None,
+    ) -> DataTable:
+        """Make a table of rows; a key that a row lacks is None."""
+        return cls(source, {c: [row.get(c) for row in rows] for c in columns}, at, unit, names or {})
+
+    @property
+    def columns(self) -> list[str]:
+        """Names in the order of the file."""
+        return list(self.data)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """Return the values of a row (counted from 0) by column."""
+        return {name: values[index] for name, values in self.data.items()}
 
     def where(self, row: int) -> str:
         """Return source and position of a row (counted from 0), for messages."""
         return f"{self.source}, {self.unit} {self.at[row]}"
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +121,29 @@ class ReadOptions:
             raise HarnessError(f"delimiter {self.delimiter!r}: expected one character")
 
 
-def read_table(path: Path, how: ReadOptions | None = None, *, notes: list[str] | None = None) -> DataTable:
+def read_table(path: Path, how: ReadOptions | None = None, *, log: ReadLog | None = None) -> DataTable:
     """Read all rows of a file, which may be compressed (``.gz``).
 
     Args:
         path: the file.
         how: options.
-        notes: receives sentences about assumptions (the encoding).
+        log: receives how the file was read: format, delimiter, quoting, encoding.
 
     Raises:
         HarnessError: names the file, the line and the problem.
     """
-    how = how or ReadOptions()
+    how, log = how or ReadOptions(), log or ReadLog()
     binary = how.format or _by_name(path)
     if binary in _BINARY_READERS and path.is_file() and path.suffix.lower() != ".gz":
+        log.fact(path, "format", binary, given=how.format is not None)
         return _BINARY_READERS[binary](path)
     data = read_bytes(path)
     if binary == "parquet" or (how.format is None and data.startswith(b"PAR1")):
+        log.fact(path, "format", "parquet", given=how.format is not None)
         return _parquet(path, data)
-    text = decode(data, path=path, encoding=how.encoding, notes=notes)
+    text = decode(data, path=path, encoding=how.encoding, log=log)
     kind = how.format or _by_name(path) or _sniff(text, how)
+    log.fact(path, "format", kind, given=how.format is not None)
     if not text.strip():
         raise HarnessError(f"{path}: the file is empty")
     return _READERS[kind](text, path, how)
@@ -155,11 +186,13 @@ def _separated(text: str, path: Path, how: ReadOptions, *, tabs: bool) -> DataTa
         first = [(at, header)]
         header = list(how.columns)
     columns = _names(header, path)
-    table = DataTable(str(path), columns, [], [])
+    positions: list[int] = []
+    data: list[list[str]] = [[] for _ in columns]
     for at, cells in [*first, *rows]:
-        table.rows.append(dict(zip(columns, _fit(cells, columns, path, at), strict=True)))
-        table.at.append(at)
-    return table
+        for values, cell in zip(data, _fit(cells, columns, path, at), strict=True):
+            values.append(cell)
+        positions.append(at)
+    return DataTable(str(path), dict(zip(columns, data, strict=True)), positions)
 
 
 def _quoted(text: str, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -254,21 +287,22 @@ def _records(rows: list[Line], path: Path, *, unit: str) -> DataTable:
         if not isinstance(row, dict):
             raise HarnessError(f"{path}, {unit} {at}: {row!r:.40} is not an object with named values")
         columns.update(dict.fromkeys(row))
-    return DataTable(str(path), list(columns), [row for _, row in rows], [at for at, _ in rows], unit)
+    return DataTable.of_rows(
+        str(path), list(columns), [row for _, row in rows], [at for at, _ in rows], unit=unit
+    )
 
 
 def _label_text(text: str, path: Path, how: ReadOptions) -> DataTable:
     lines = list(_lines(text))
     blank = "\t" if all("\t" in line for _, line in lines) else " "
-    rows = []
-    for _, line in lines:
-        label, _, rest = line.partition(blank)
-        rows.append({"label": label, "text": rest})
-    return DataTable(str(path), ["label", "text"], rows, [at for at, _ in lines])
+    cells = [line.partition(blank) for _, line in lines]
+    data = {"label": [label for label, _, _ in cells], "text": [text for _, _, text in cells]}
+    return DataTable(str(path), data, [at for at, _ in lines])
 
 
 def _fasttext(text: str, path: Path, how: ReadOptions) -> DataTable:
-    table = DataTable(str(path), ["label", "text"], [], [])
+    positions: list[int] = []
+    data: dict[str, list[str]] = {"label": [], "text": []}
     for at, line in _lines(text):
         words = line.split(" ")
         labels = [w for w in words if w.startswith(FASTTEXT)]
@@ -277,9 +311,10 @@ def _fasttext(text: str, path: Path, how: ReadOptions) -> DataTable:
             raise HarnessError(
                 f"{path}, line {at}: {what}; each line is one {FASTTEXT}NAME, a space and the text"
             )
-        table.rows.append({"label": labels[0].removeprefix(FASTTEXT), "text": " ".join(words[1:])})
-        table.at.append(at)
-    return table
+        data["label"].append(labels[0].removeprefix(FASTTEXT))
+        data["text"].append(" ".join(words[1:]))
+        positions.append(at)
+    return DataTable(str(path), data, positions)
 
 
 def _parquet(path: Path, data: bytes | None = None) -> DataTable:
@@ -300,8 +335,8 @@ def _parquet(path: Path, data: bytes | None = None) -> DataTable:
             names = class_names(Features.from_arrow_schema(table.schema))
         except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
             names = {}  # written by an incompatible version of datasets
-    rows = table.to_pylist()
-    return DataTable(str(path), table.column_names, rows, list(range(1, len(rows) + 1)), "row", names)
+    columns = {name: ArrowColumn(table.column(name)) for name in table.column_names}
+    return DataTable(str(path), columns, range(1, table.num_rows + 1), "row", names)
 
 
 def _arrow(path: Path) -> DataTable:
@@ -312,9 +347,37 @@ def _arrow(path: Path) -> DataTable:
         data = Dataset.from_file(str(path))  # memory-mapped
     except (pyarrow.ArrowInvalid, OSError, ValueError) as e:
         raise HarnessError(f"{path}: not an Arrow file of the datasets library ({e})") from None
-    rows = data.to_list()
-    at = list(range(1, len(rows) + 1))
-    return DataTable(str(path), list(data.column_names), rows, at, "row", class_names(data.features))
+    return of_dataset(data, str(path))
+
+
+def of_dataset(data: Dataset, source: str) -> DataTable:
+    """Make a table of a data set of the ``datasets`` library; columns are converted when they are read."""
+    table = data.with_format("arrow")[:]
+    columns = {name: ArrowColumn(table.column(name)) for name in table.column_names}
+    return DataTable(source, columns, range(1, table.num_rows + 1), "row", class_names(data.features))
+
+
+class ArrowColumn(Sequence[Any]):
+    """A column of an Arrow table, converted to Python values when it is first read."""
+
+    def __init__(self, values: ChunkedArray) -> None:
+        self.arrow = values
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """The column as Python values."""
+        converted: list[Any] = self.arrow.to_pylist()
+        return converted
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.arrow)
 
 
 def class_names(features: Mapping[str, object]) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from harness.core.fingerprint import data_fingerprint
 from harness.data.reading.files import open_text
+from harness.data.reading.log import ReadLog
 from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
 
@@ -93,22 +94,27 @@ def read_corpus(
     Raises:
         HarnessError: no such file, no text in it, or nothing left to train on.
     """
-    notes: list[str] = []
+    log = ReadLog()
     if _is_hub(str(where)):
         documents = list(_read_hub(str(where), column=column, split=split))
     else:
-        documents = _read("corpus", where, encoding, notes)
+        documents = _read("corpus", where, encoding, log)
     if not documents:
         raise HarnessError(f"corpus={where}: contains no text; expected one sentence per line")
     if isinstance(held_out, str):
-        test = _read("held_out", held_out, encoding, notes)
-        return _with_held_out_text(documents, test, notes, where=held_out)
+        test = _read("held_out", held_out, encoding, log)
+        return _with_held_out_text(documents, test, _remarks(log), where=held_out)
+    notes = _remarks(log)
     return split_documents(documents, held_out=held_out, seed=split_seed, notes=notes, where=str(where))
 
 
-def _read(key: str, where: str | Path, encoding: str, notes: list[str]) -> list[Document]:
+def _remarks(log: ReadLog) -> list[str]:
+    return [*log.notes, *log.warnings]
+
+
+def _read(key: str, where: str | Path, encoding: str, log: ReadLog) -> list[Document]:
     files = corpus_files(Path(where).expanduser(), key=key)
-    return [d for path in files for d in _documents(open_text(path, encoding=encoding, notes=notes))]
+    return [d for path in files for d in _documents(open_text(path, encoding=encoding, log=log))]
 
 
 def _with_held_out_text(
@@ -183,7 +189,7 @@ def _read_hub(dataset: str, *, column: str, split: str) -> Iterator[Document]:
         ) from e
     if column not in table.columns:
         raise HarnessError(f"corpus={dataset}: column={column}: {did_you_mean(column, table.columns)}")
-    texts = [str(row[column] or "") for row in table.rows]
+    texts = [str(value or "") for value in table.data[column]]
     if all(text.strip() for text in texts):
         for text in texts:
             yield tuple(line.strip() for line in text.split("\n") if line.strip())

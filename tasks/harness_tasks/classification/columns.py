@@ -145,7 +145,7 @@ class Labels:
         Raises:
             HarnessError: it has no class; names the row.
         """
-        value = table.rows[row].get(column)
+        value = table.data[column][row]
         if isinstance(value, int) and not isinstance(value, bool) and column in table.names:
             names = table.names[column]
             if not 0 <= value < len(names):
@@ -184,7 +184,7 @@ def read_tags(table: DataTable, row: int, column: str) -> tuple[str, ...]:
     Raises:
         HarnessError: the value is neither a string nor a list of strings; names the row.
     """
-    value = table.rows[row].get(column) or []
+    value = table.data[column][row] or []
     tags = value.split() if isinstance(value, str) else value
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise HarnessError(
@@ -215,7 +215,7 @@ def read_word_index(table: DataTable, row: int, column: str) -> int:
     Raises:
         HarnessError: not an integer of at least 0; names the row.
     """
-    value = table.rows[row].get(column)
+    value = table.data[column][row]
     try:
         index = int(str(value)) if not isinstance(value, float) else int(value) if value.is_integer() else -1
     except (ValueError, OverflowError):
@@ -234,8 +234,8 @@ def read_text(table: DataTable, row: int, column: str, *, allow_empty: bool) -> 
     Raises:
         HarnessError: it is empty (unless allowed) or not a string; names the row.
     """
-    line = table.rows[row]
-    values = [line.get(c) for c in ([column] if column in line else column.split("+"))]
+    names = [column] if column in table.data else column.split("+")
+    values = [table.data[name][row] for name in names]
     for value in values:
         if value is not None and not isinstance(value, str):
             raise HarnessError(f"{table.where(row)}: column {column} holds {value!r:.40}, not a text")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.data.reading.card import CardExample
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import DataSource
 from harness.data.reading.tables import DataTable, read_table
 from harness.data.text import Example, Text
@@ -38,6 +40,10 @@ class LabelledRow:
     label: str
     tags: tuple[str, ...] = ()
     at: tuple[int, ...] = ()
+
+    def card_example(self) -> CardExample:
+        """What the data card shows and compares."""
+        return CardExample(self.texts, (self.label,), gold=(self.label, *map(str, self.at)))
 
     def example(self) -> Example:
         """Split the texts into words.
@@ -73,7 +79,7 @@ class RowReader:
     labels: Labels
     allow_empty: bool
 
-    def rows(self, notes: list[str]) -> dict[str, list[LabelledRow]]:
+    def rows(self, log: ReadLog) -> dict[str, list[LabelledRow]]:
         """Rows of every split that the data contain.
 
         Raises:
@@ -82,12 +88,12 @@ class RowReader:
         files = self.source.locate()
         read = replace(self.source.read, has_header=self.columns.is_header)
         if files:
-            tables = {role: [read_table(p, read, notes=notes) for p in ps] for role, ps in files.items()}
+            tables = {role: [read_table(p, read, log=log) for p in ps] for role, ps in files.items()}
         else:
-            tables = {role: [table] for role, table in self.source.load_hub(notes).items()}
+            tables = {role: [table] for role, table in self.source.load_hub(log).items()}
         if "train" not in tables:
             raise HarnessError("task.train: no training data; give its file")
-        return {role: self._split(role, parts, local=bool(files)) for role, parts in tables.items()}
+        return {role: self._split(role, parts, log, local=bool(files)) for role, parts in tables.items()}
 
     def _columns(self, table: DataTable, *, local: bool) -> dict[str, str]:
         """The table's columns. The hub's names apply to a local file only where it has them: it may be a copy
@@ -103,15 +109,20 @@ class RowReader:
         value = self.source.hub.columns.get(key) if self.source.hub else None
         return value.get(self.labels.level or "fine") if isinstance(value, Mapping) else value
 
-    def _split(self, role: str, tables: Sequence[DataTable], *, local: bool) -> list[LabelledRow]:
+    def _split(
+        self, role: str, tables: Sequence[DataTable], log: ReadLog, *, local: bool
+    ) -> list[LabelledRow]:
         rows: list[LabelledRow] = []
         for table in tables:
             at = self._columns(table, local=local)
+            for key, column in at.items():
+                given = key.startswith("target") or bool(getattr(self.columns, key))
+                log.fact(table.source, key, column, given=given)
             sides = [at[side] for side in ("text", "text_b") if side in at]
             targets = [at[key] for key in ("target_0", "target_1") if key in at]
             for i in range(len(table)):
                 texts = tuple(read_text(table, i, c, allow_empty=self.allow_empty) for c in sides)
-                name = str(table.rows[i][at["id"]]) if "id" in at else f"{role}-{len(rows)}"
+                name = str(table.data[at["id"]][i]) if "id" in at else f"{role}-{len(rows)}"
                 tags = read_tags(table, i, at["tags"]) if "tags" in at else ()
                 indices = tuple(read_word_index(table, i, c) for c in targets)
                 rows.append(LabelledRow(name, texts, self.labels.read(table, i, at["label"]), tags, indices))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from harness.data.reading.card import make_card
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
@@ -110,11 +112,14 @@ class TextClassification:
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and fit the classes on train as far as it is used; a limit then takes a seeded sample
         a split."""
-        notes: list[str] = []
-        rows = self._source.complete(self._reader.rows(notes), notes, stratify=lambda row: row.label)
-        report = self._fit(rows, notes)
+        log = self._source.log()
+        rows = self._source.complete(self._reader.rows(log), log, stratify=lambda row: row.label)
+        report = self._fit(rows, log)
+        card = make_card(log, {role: [row.card_example() for row in part] for role, part in rows.items()})
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))
-        return Splits(train, dev, test, notes=notes, report=report)
+        return Splits(
+            train, dev, test, notes=log.notes, report=report | log.counts, warnings=log.warnings, card=card
+        )
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``label``: 0-d, number of the class; -100 when train has no such class."""
@@ -156,7 +161,7 @@ class TextClassification:
         absent = sorted({str(e.gold) for e in examples} - set(self.labels))
         return live_metrics([*self.labels, *absent], self.positive)
 
-    def _fit(self, rows: Mapping[str, Sequence[LabelledRow]], notes: list[str]) -> dict[str, float]:
+    def _fit(self, rows: Mapping[str, Sequence[LabelledRow]], log: ReadLog) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""
         counts = Counter(r.label for r in rows["train"])
         self.labels = self._declared or sorted(counts, key=_natural)
@@ -174,9 +179,9 @@ class TextClassification:
             raise HarnessError(f"task.positive={self.positive}: {did_you_mean(self.positive, self.labels)}")
         for name in self.labels:
             if not counts[name]:
-                notes.append(f"class {name!r} is listed in task.labels but has no example in train")
+                log.note(f"class {name!r} is listed in task.labels but has no example in train")
         self.weights = balanced(self.labels, counts) if self.class_weights else None
-        absent = _absent(rows, self.labels, notes)
+        absent = _absent(rows, self.labels, log)
         return {"classes": float(len(self.labels)), "labels_absent_from_train": float(absent)}
 
     def _check_read(self) -> None:
@@ -201,16 +206,14 @@ def _are_scores(labels: Iterable[str]) -> bool:
     return any("." in c for c in found) and all(_DECIMAL.fullmatch(c) for c in found)
 
 
-def _absent(rows: Mapping[str, Sequence[LabelledRow]], labels: Sequence[str], notes: list[str]) -> int:
+def _absent(rows: Mapping[str, Sequence[LabelledRow]], labels: Sequence[str], log: ReadLog) -> int:
     """Note every class that only dev or test has; it stays gold and no prediction can match it."""
     absent: set[str] = set()
     for role in ("dev", "test"):
         unseen = Counter(r.label for r in rows[role] if r.label not in labels)
         absent |= set(unseen)
-        notes += [
-            f"label {c!r} is absent from train ({n} in {role}): always counted as wrong"
-            for c, n in sorted(unseen.items())
-        ]
+        for c, n in sorted(unseen.items()):
+            log.warn(f"label {c!r} is absent from train ({n} in {role}): always counted as wrong")
     return len(absent)
 
 

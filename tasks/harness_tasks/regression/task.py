@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from harness.data.reading.card import make_card
 from harness.data.reading.source import DataOptions, DataSource
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
@@ -77,8 +78,10 @@ class TextRegression:
             HarnessError: data that cannot be read, a gold value that is no finite number, or a train split
                 whose numbers are all the same.
         """
-        notes: list[str] = []
-        rows = self._source.complete(self._reader.rows(notes), notes)
+        log = self._source.log()
+        rows = self._source.complete(self._reader.rows(log), log)
+        examples = {role: [row.card_example() for row in part] for role, part in rows.items()}
+        card = make_card(log, examples, counted="")
         read = {role: [_number(row) for row in part] for role, part in rows.items()}
         values = np.array(read["train"])
         mean, std = float(values.mean()), float(values.std())
@@ -89,7 +92,8 @@ class TextRegression:
         train, dev, test = (
             [_example(*pair) for pair in take(pairs[role], limit)] for role in ("train", "dev", "test")
         )
-        return Splits(train, dev, test, notes=notes, report={"train_mean": mean, "train_std": std})
+        report = {"train_mean": mean, "train_std": std, **log.counts}
+        return Splits(train, dev, test, notes=log.notes, report=report, warnings=log.warnings, card=card)
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``value``: 0-d, the gold."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from harness.data.reading.card import make_card
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import ROLES, DataOptions, DataSource, Paths, as_list, by_role
 from harness.data.splits import Cut, cut, limit, smaller
 from harness.data.text import Text
@@ -62,48 +64,50 @@ def read_splits(source: DataSource, *, max_questions: int | None = None) -> tupl
     Raises:
         HarnessError: see :mod:`harness_tasks.span_qa.reader`.
     """
-    notes: list[str] = []
-    questions = _arrange(_read(source, notes), source, notes)
+    log = source.log()
+    questions = _arrange(_read(source, log), source, log)
     unanswerable = any(q.impossible for qs in questions.values() for q in qs)
-    questions["train"] = smaller(questions["train"], source.train_size, source.split_seed, notes=notes)
+    questions["train"] = smaller(questions["train"], source.train_size, source.split_seed, notes=log.notes)
+    card = make_card(log, {role: [q.card_example() for q in questions[role]] for role in ROLES}, counted="")
     texts: dict[str, Text] = {}
     repaired: Counter[str] = Counter()
     examples = {role: build(limit(questions[role], max_questions), repaired, texts=texts) for role in ROLES}
     for how, count in repaired.items():
-        notes.append(f"{count} answer(s) were not at answer_start: {how}")
-    report = {"answers_repaired": float(sum(repaired.values())), "contexts": float(len(texts))}
-    return Splits(examples["train"], examples["dev"], examples["test"], notes, report), unanswerable
+        log.note(f"{count} answer(s) were not at answer_start: {how}")
+    report = {"answers_repaired": float(sum(repaired.values())), "contexts": float(len(texts)), **log.counts}
+    splits = Splits(**examples, notes=log.notes, report=report, warnings=log.warnings, card=card)
+    return splits, unanswerable
 
 
-def _read(source: DataSource, notes: list[str]) -> dict[str, list[Question]]:
+def _read(source: DataSource, log: ReadLog) -> dict[str, list[Question]]:
     located = source.locate()
     if located:
-        return {role: read_questions(paths, notes=notes) for role, paths in located.items()}
-    tables = source.load_hub(notes)
+        return {role: read_questions(paths, log=log) for role, paths in located.items()}
+    tables = source.load_hub(log)
     if "train" not in tables:
         raise HarnessError("task.hub: no split for train; name it with task.hub.splits.train")
     return {role: unique(list(from_table(table))) for role, table in tables.items()}
 
 
 def _arrange(
-    read: Mapping[str, list[Question]], source: DataSource, notes: list[str]
+    read: Mapping[str, list[Question]], source: DataSource, log: ReadLog
 ) -> dict[str, list[Question]]:
     """All three splits, cut where one is missing."""
     train, dev, test = (list(read.get(role, [])) for role in ROLES)
     if not test and dev:
         test, dev = dev, []
-        notes.append("test: the published dev set (the data set's own test set is not public)")
+        log.note("test: the published dev set (the data set's own test set is not public)")
     if not test:
-        train, test = _cut(train, "test", source, notes)
+        train, test = _cut(train, "test", source, log)
     if source.no_dev:
         dev = []
     elif not dev:
-        train, dev = _cut(train, "dev", source, notes)
+        train, dev = _cut(train, "dev", source, log)
     return {"train": train, "dev": dev, "test": test}
 
 
 def _cut(
-    questions: Sequence[Question], role: str, source: DataSource, notes: list[str]
+    questions: Sequence[Question], role: str, source: DataSource, log: ReadLog
 ) -> tuple[list[Question], list[Question]]:
     fraction = source.test_fraction if role == "test" else source.dev_fraction
     group = whole_articles(questions)
@@ -112,7 +116,7 @@ def _cut(
     except HarnessError as e:
         raise HarnessError(f"{role} cannot be cut from train: {e}; or name one with task.{role}=FILE") from e
     articles = len({group[q.id] for q in done.part})
-    notes.append(
+    log.note(
         f"{role}: {len(done.part)} questions of {articles} articles cut from train "
         f"({fraction:g} of it, by article, seed {source.split_seed})"
     )

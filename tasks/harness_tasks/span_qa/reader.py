@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from harness.data.reading.card import CardExample
 from harness.data.reading.files import decode, read_bytes
+from harness.data.reading.log import ReadLog
 from harness.data.reading.tables import DataTable, read_table
 from harness.data.text import Example, Text
 from harness.errors import HarnessError, did_you_mean
@@ -43,12 +45,17 @@ class Question:
     where: str
     tags: tuple[str, ...] = ()
 
+    def card_example(self) -> CardExample:
+        """What the data card shows and compares."""
+        texts = (self.question, self.context)
+        return CardExample(texts, tuple(dict.fromkeys(text for text, _ in self.answers)))
+
     @property
     def impossible(self) -> bool:
         return not self.answers
 
 
-def read_questions(paths: Sequence[Path], *, notes: list[str] | None = None) -> list[Question]:
+def read_questions(paths: Sequence[Path], *, log: ReadLog | None = None) -> list[Question]:
     """Read the questions of the files of one split, in order.
 
     Raises:
@@ -56,11 +63,11 @@ def read_questions(paths: Sequence[Path], *, notes: list[str] | None = None) -> 
     """
     questions: list[Question] = []
     for path in paths:
-        nested = _nested(path, notes)
+        nested = _nested(path, log)
         if nested is not None:
             questions += _from_articles(nested, str(path))
         else:
-            questions += from_table(read_table(path, notes=notes))
+            questions += from_table(read_table(path, log=log))
     if not questions:
         raise HarnessError(f"{', '.join(map(str, paths))}: contains no questions")
     return unique(questions)
@@ -74,8 +81,8 @@ def from_table(table: DataTable) -> Iterator[Question]:
             f"{table.source}: no column {missing[0]!r}, {did_you_mean(missing[0], table.columns)}; question "
             f"answering reads {', '.join(COLUMNS)}, or SQuAD's JSON (data, paragraphs, qas)"
         )
-    for i, row in enumerate(table.rows):
-        where = table.where(i)
+    for i in range(len(table)):
+        row, where = table.row(i), table.where(i)
         context = _need(row, "context", str, where)
         title = row.get("title")
         yield _question(row, context, str(title) if title else context, where=where, flat=True)
@@ -173,12 +180,12 @@ def _tags(q: Question) -> tuple[str, ...]:
     return (*tags, *([f"question={asked}"] if asked else []), *q.tags)
 
 
-def _nested(path: Path, notes: list[str] | None) -> list[object] | None:
+def _nested(path: Path, log: ReadLog | None) -> list[object] | None:
     """The articles of a file in SQuAD's format; None for other formats."""
     if ".json" not in (s.lower() for s in path.suffixes):
         return None
     try:
-        content = json.loads(decode(read_bytes(path), path=path, notes=notes))
+        content = json.loads(decode(read_bytes(path), path=path, log=log))
     except ValueError:
         return None  # JSON lines, or an error that the table reader reports with its line
     articles = content.get("data") if isinstance(content, dict) else None

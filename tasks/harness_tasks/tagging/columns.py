@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.data.reading.files import open_text
+from harness.data.reading.log import ReadLog
 from harness.errors import HarnessError
 
 DOCSTART = "-DOCSTART-"
@@ -77,15 +78,15 @@ class Parsed:
 
 
 def read_columns(
-    path: Path, *, layout: ColumnLayout | None = None, encoding: str = "auto", notes: list[str] | None = None
+    path: Path, *, layout: ColumnLayout | None = None, encoding: str = "auto", log: ReadLog | None = None
 ) -> Parsed:
-    """Read one column file; ``encoding`` and ``notes`` as in :func:`harness.data.reading.files.decode`.
+    """Read one column file; ``encoding`` and ``log`` as in :func:`harness.data.reading.files.decode`.
 
     Raises:
         HarnessError: a row with too few or too many columns or without a token, naming file, line and
             content; a file without any sentence.
     """
-    with open_text(path, encoding=encoding, notes=notes) as f:
+    with open_text(path, encoding=encoding, log=log) as f:
         parsed = parse_lines(f, source=str(path), layout=layout or ColumnLayout())
     if not parsed.sentences:
         raise HarnessError(f"{path}: no sentences; expected one token and its label per line")

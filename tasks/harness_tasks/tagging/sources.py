@@ -7,10 +7,11 @@ imports neither torch nor datasets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import DataSource
 from harness.data.reading.tables import DataTable, read_table
 from harness.errors import HarnessError, did_you_mean
@@ -20,19 +21,6 @@ TABLES = {".parquet", ".json", ".jsonl", ".ndjson"}
 WORDS = ("tokens", "words")
 HUB_COLUMNS = ("words", "labels", "label_names")
 LABELS = ("ner_tags", "tags", "labels", "pos_tags", "upos")
-
-
-@dataclass(slots=True)
-class ReadReport:
-    """Notes and counts of a reader for the record."""
-
-    notes: list[str] = field(default_factory=list)
-    counts: dict[str, float] = field(default_factory=dict)
-
-    def add(self, key: str, count: float) -> None:
-        """Add to a count; counts of 0 are left out."""
-        if count:
-            self.counts[key] = self.counts.get(key, 0) + count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +41,7 @@ class TaggedSentenceReader:
     labels: str | None = None
     label_names: Sequence[str] | None = None
 
-    def read(self, report: ReadReport) -> dict[str, list[Sentence]]:
+    def read(self, log: ReadLog) -> dict[str, list[Sentence]]:
         """Sentences of every split that the data contain.
 
         Raises:
@@ -61,32 +49,31 @@ class TaggedSentenceReader:
         """
         located = self.source.locate()
         if located:
-            return {
-                role: [s for p in paths for s in self._file(p, report)] for role, paths in located.items()
-            }
-        tables = self.source.load_hub(report.notes)
-        return {role: self._table(table, report) for role, table in tables.items()}
+            return {role: [s for p in paths for s in self._file(p, log)] for role, paths in located.items()}
+        tables = self.source.load_hub(log)
+        return {role: self._table(table, log) for role, table in tables.items()}
 
-    def _file(self, path: Path, report: ReadReport) -> list[Sentence]:
+    def _file(self, path: Path, log: ReadLog) -> list[Sentence]:
         if {suffix.lower() for suffix in path.suffixes} & TABLES:
-            return self._table(read_table(path, notes=report.notes), report)
+            return self._table(read_table(path, log=log), log)
         encoding = self.source.read.encoding
-        parsed = read_columns(path, layout=self.layout, encoding=encoding, notes=report.notes)
-        report.add("documents", parsed.documents)
+        parsed = read_columns(path, layout=self.layout, encoding=encoding, log=log)
+        log.add("documents", parsed.documents)
         return parsed.sentences
 
-    def _table(self, table: DataTable, report: ReadReport) -> list[Sentence]:
+    def _table(self, table: DataTable, log: ReadLog) -> list[Sentence]:
         hub = self.source.hub.columns if self.source.hub else {}
         words = _column(table, self.words or hub.get("words"), WORDS, key="words_column")
         labels = _column(table, self.labels or hub.get("labels"), LABELS, key="labels_column")
         names = table.names.get(labels) or self.label_names or hub.get("label_names") or ()
         if not isinstance(names, Sequence):
             raise HarnessError(f"task.hub.label_names={names!r:.60}: expected a list of names")
-        rows = [_sentence(row, table.where(i), (words, labels), names) for i, row in enumerate(table.rows)]
+        values = zip(table.data[words], table.data[labels], strict=True)
+        rows = [_sentence(pair, table.where(i), (words, labels), names) for i, pair in enumerate(values)]
         sentences = [s for s in rows if s.words]
         if not sentences:
             raise HarnessError(f"{table.source}: no sentences; every list of words is empty")
-        report.add("empty_sentences", len(rows) - len(sentences))
+        log.add("empty_sentences", len(rows) - len(sentences))
         return sentences
 
 
@@ -100,9 +87,9 @@ def _column(table: DataTable, given: object, usual: Sequence[str], *, key: str) 
 
 
 def _sentence(
-    row: Mapping[str, object], where: str, columns: tuple[str, str], names: Sequence[str]
+    values: tuple[object, object], where: str, columns: tuple[str, str], names: Sequence[str]
 ) -> Sentence:
-    words, labels = (_list(row.get(column), where, column) for column in columns)
+    words, labels = (_list(v, where, column) for v, column in zip(values, columns, strict=True))
     if len(words) != len(labels):
         raise HarnessError(f"{where}: {len(words)} words but {len(labels)} labels; correct the row")
     return Sentence([str(w) for w in words], [_name(label, names, where) for label in labels])

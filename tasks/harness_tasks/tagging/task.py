@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from harness.data.reading.card import CardExample, make_card
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import DataOptions, DataSource, by_role
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
@@ -19,7 +21,7 @@ from harness_tasks.tagging.characters import Characters
 from harness_tasks.tagging.columns import ColumnLayout, Sentence
 from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
 from harness_tasks.tagging.scoring import FROM_STATS, example_stats, score_spans, score_tokens
-from harness_tasks.tagging.sources import HUB_COLUMNS, ReadReport, TaggedSentenceReader
+from harness_tasks.tagging.sources import HUB_COLUMNS, TaggedSentenceReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,26 +138,32 @@ class Tagging:
         Raises:
             HarnessError: names the file, line and value that cannot be read.
         """
-        report = ReadReport()
+        log = self._source.log()
         # an id says where a sentence stood in its source, and stays when it is cut out
         named = {
             role: [(f"{role}-{i}", sentence) for i, sentence in enumerate(sentences)]
-            for role, sentences in self._reader.read(report).items()
+            for role, sentences in self._reader.read(log).items()
         }
-        read = self._source.complete(named, report.notes)
+        read = self._source.complete(named, log)
         found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
         self.scheme = found.scheme
-        report.notes.append(found.note)
-        report.add("ill_formed_labels", found.ill_formed)
-        self._choose_metric(report)
+        log.note(found.note)
+        log.add("ill_formed_labels", found.ill_formed)
+        self._choose_metric(log)
         parts = {role: [self._example(*pair) for pair in part] for role, part in read.items()}
-        self._count_loss(parts, report)
+        self._count_loss(parts, log)
         self._fit(parts["train"])
-        self._report_absent(parts, report)
+        self._report_absent(parts, log)
+        card = make_card(
+            log,
+            {role: [self._card_example(e) for e in part] for role, part in parts.items()},
+            counted="labels" if self.scheme == "none" else "entities",
+            unit="words" if self._characters is None else "characters",
+        )
         train, dev, test = (take(parts[role], limit) for role in ("train", "dev", "test"))
         seen = {form for e in train for form in self._forms(e)}
         dev, test = ([self._tagged(e, seen) for e in part] for part in (dev, test))
-        return Splits(train, dev, test, notes=report.notes, report=report.counts)
+        return Splits(train, dev, test, notes=log.notes, report=log.counts, warnings=log.warnings, card=card)
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``labels`` (W,) of each window: the number of the word's label, -100 for words that the window does
@@ -247,13 +255,11 @@ class Tagging:
                 )
         return gold, predicted
 
-    def _choose_metric(self, report: ReadReport) -> None:
+    def _choose_metric(self, log: ReadLog) -> None:
         if self.scheme != "none":
-            report.notes.append(
-                "span_f1 counts entities by conlleval's rule over IOB2, strict_span_f1 by strict IOB2"
-            )
+            log.note("span_f1 counts entities by conlleval's rule over IOB2, strict_span_f1 by strict IOB2")
         elif self.metric != TOKEN_METRIC:
-            report.notes.append(f"plain labels: {TOKEN_METRIC} takes the place of {self.metric}")
+            log.note(f"plain labels: {TOKEN_METRIC} takes the place of {self.metric}")
             self.metric = TOKEN_METRIC
 
     def _example(self, name: str, sentence: Sentence) -> Example:
@@ -263,6 +269,11 @@ class Tagging:
         kept = [label for c, label in zip(sentence.words, sentence.labels, strict=True) if not c.isspace()]
         text = self._characters.text(sentence.words)
         return Example(name, (text,), to_iob2(kept, self.scheme), sentence.tags)
+
+    def _card_example(self, example: Example) -> CardExample:
+        labels = example.gold if self.scheme == "none" else [kind for kind, _, _ in entities(example.gold)]
+        words = self._surface(example)
+        return CardExample((" ".join(words),), tuple(labels), len(words), tuple(example.gold))
 
     def _targets(self, example: Example) -> list[str]:
         """One label a word, from which the model learns."""
@@ -282,33 +293,31 @@ class Tagging:
             return example.texts[-1].words
         return [c for c in example.texts[-1].text if not c.isspace()]
 
-    def _count_loss(self, parts: Mapping[str, Sequence[Example]], report: ReadReport) -> None:
+    def _count_loss(self, parts: Mapping[str, Sequence[Example]], log: ReadLog) -> None:
         if self._characters is None:
             return
         self._characters.loss.clear()
         for role, part in parts.items():
             for example in part:
                 self._characters.count(role, example.texts[-1], example.gold)
-        report.notes.append(self._characters.note())
-        report.counts |= self._characters.report()
+        log.note(self._characters.note())
+        log.counts |= self._characters.report()
 
     def _fit(self, train: Sequence[Example]) -> None:
         counts = Counter(label for e in train for label in self._targets(e))
         self.labels = sorted(counts, key=lambda label: (label != OUTSIDE or self.scheme == "none", label))
         self._fallback = OUTSIDE if self.scheme != "none" else min(counts, key=lambda x: (-counts[x], x))
 
-    def _report_absent(self, parts: Mapping[str, Sequence[Example]], report: ReadReport) -> None:
+    def _report_absent(self, parts: Mapping[str, Sequence[Example]], log: ReadLog) -> None:
         absent = set()
         for role in ("dev", "test"):
             counts = Counter(x for e in parts[role] for x in self._targets(e) if x not in self.labels)
             for label, n in sorted(counts.items()):
                 token = "entity" if label.startswith("B-") and self.scheme != "none" else "word"
                 plural = {"entity": "entities", "word": "words"}[token] if n > 1 else token
-                report.notes.append(
-                    f"{label} is absent from train ({n} {plural} in {role}): counted as missed"
-                )
+                log.note(f"{label} is absent from train ({n} {plural} in {role}): counted as missed")
             absent |= set(counts)
-        report.add("labels_absent_from_train", len(absent))
+        log.add("labels_absent_from_train", len(absent))
 
     def _forms(self, example: Example) -> set[tuple[str, ...]]:
         """Surface forms of an example's entities."""

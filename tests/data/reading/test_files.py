@@ -7,12 +7,14 @@ import gzip
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.data.reading.files import fingerprint, open_text
+from harness.data.reading.log import ReadLog
 from harness.data.reading.source import DataSource, by_role
 from harness.data.reading.tables import DataTable, ReadOptions, read_table
 from harness.errors import HarnessError
@@ -27,7 +29,11 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 def column(table: DataTable, name: str) -> list[object]:
-    return [row[name] for row in table.rows]
+    return list(table.data[name])
+
+
+def rows(table: DataTable) -> list[dict[str, Any]]:
+    return [table.row(i) for i in range(len(table))]
 
 
 def test_csv_keeps_line_breaks_quotes_and_words_that_look_like_missing_values(tmp_path: Path) -> None:
@@ -61,16 +67,16 @@ def test_line_ends_mark_and_compression_change_nothing(tmp_path: Path, content: 
         write(paths[2] / name, b"\xef\xbb\xbf" + content.encode()),
         write(paths[3] / f"{name}.gz", gzip.compress(content.encode())),
     ]
-    assert len({json.dumps(read_table(f).rows) for f in files}) == 1
+    assert len({json.dumps(rows(read_table(f))) for f in files}) == 1
     assert len({fingerprint(f) for f in files}) == 1
     assert fingerprint(write(tmp_path / "other.csv", content + "x,y\n")) != fingerprint(files[0])
 
 
 def test_auto_encoding_falls_back_to_latin1_with_a_note(tmp_path: Path) -> None:
-    notes: list[str] = []
+    log = ReadLog()
     path = write(tmp_path / "x", "A:b ok\nA:b caf\xe9\x85s\n".encode("latin-1"))
-    assert list(open_text(path, notes=notes)) == ["A:b ok\n", "A:b caf\xe9\x85s\n"]
-    assert notes == ["x is not UTF-8 (line 2) and was read as latin-1"]
+    assert list(open_text(path, log=log)) == ["A:b ok\n", "A:b caf\xe9\x85s\n"]
+    assert log.warnings == ["x is not UTF-8 (line 2) and was read as latin-1"]
 
 
 def test_utf16_is_known_by_its_mark(tmp_path: Path) -> None:
@@ -116,7 +122,7 @@ JSON_ROWS = [{"text": "null", "label": 1}, {"text": "NA\u2028x", "label": 0}]
 )
 def test_json_in_its_shapes(tmp_path: Path, name: str, content: str) -> None:
     table = read_table(write(tmp_path / name, content))
-    assert table.rows == JSON_ROWS
+    assert rows(table) == JSON_ROWS
     assert table.columns == ["text", "label"]
 
 
@@ -129,7 +135,7 @@ def test_parquet_with_class_names(tmp_path: Path) -> None:
     for name in ("a.parquet", "noname"):
         pq.write_table(data, tmp_path / name)
         table = read_table(tmp_path / name)
-        assert table.rows == JSON_ROWS
+        assert rows(table) == JSON_ROWS
         assert table.names == {"label": ["neg", "pos"]}
         assert table.where(1) == f"{tmp_path / name}, row 2"
     with pytest.raises(HarnessError, match="not a Parquet file"):
@@ -138,7 +144,7 @@ def test_parquet_with_class_names(tmp_path: Path) -> None:
 
 def test_label_text_lines_without_an_ending(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "TREC.train", "NUM:dist How far ?\n\nLOC:city What  county ?\n"))
-    assert table.rows == [
+    assert rows(table) == [
         {"label": "NUM:dist", "text": "How far ?"},
         {"label": "LOC:city", "text": "What  county ?"},
     ]
@@ -152,7 +158,7 @@ def test_label_and_text_parted_by_tabs(tmp_path: Path) -> None:
 
 def test_fasttext_lines(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.txt", "__label__x some text\n__label__y more\n"))
-    assert table.rows == [{"label": "x", "text": "some text"}, {"label": "y", "text": "more"}]
+    assert rows(table) == [{"label": "x", "text": "some text"}, {"label": "y", "text": "more"}]
     for line, what in [("__label__x __label__y text", "2 labels"), ("bare text", "no label")]:
         path = write(tmp_path / "b.txt", f"__label__x fine\n{line}\n")
         with pytest.raises(HarnessError, match=rf"b\.txt, line 2: {what}"):
@@ -162,7 +168,7 @@ def test_fasttext_lines(tmp_path: Path) -> None:
 def test_columns_name_what_has_no_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", '"3","Title","Text, more"\n')
     table = read_table(path, ReadOptions(columns=["label", "title", "description"]))
-    assert table.rows == [{"label": "3", "title": "Title", "description": "Text, more"}]
+    assert rows(table) == [{"label": "3", "title": "Title", "description": "Text, more"}]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +192,7 @@ def test_bad_files_name_the_line(tmp_path: Path, name: str, content: str, messag
 
 
 def test_surplus_empty_fields_are_dropped(tmp_path: Path) -> None:
-    assert read_table(write(tmp_path / "a.csv", "text,label\nx,1,,\n")).rows == [{"text": "x", "label": "1"}]
+    assert rows(read_table(write(tmp_path / "a.csv", "text,label\nx,1,,\n"))) == [{"text": "x", "label": "1"}]
 
 
 def test_unknown_format_is_named() -> None:
@@ -206,11 +212,11 @@ def test_unknown_format_is_named() -> None:
         min_size=1,
     )
 )
-def test_csv_round_trip(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+def test_csv_round_trip(tmp_path: Path, lines: list[tuple[str, str]]) -> None:
     out = io.StringIO(newline="")
-    csv.writer(out).writerows([("text", "label"), *rows])
+    csv.writer(out).writerows([("text", "label"), *lines])
     table = read_table(write(tmp_path / "a.csv", out.getvalue()))
-    assert [(r["text"], r["label"]) for r in table.rows] == rows
+    assert list(zip(table.data["text"], table.data["label"], strict=True)) == lines
 
 
 def test_locate_prefers_given_files_over_the_folder(tmp_path: Path) -> None:

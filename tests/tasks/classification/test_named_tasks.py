@@ -149,7 +149,7 @@ def test_hub_sst2_tests_on_validation_since_its_test_labels_are_hidden(
     splits = task.splits()
     assert sizes(splits) == (18, 2, 6)
     assert labels(splits.test)[:2] == names
-    assert any("validation split serves as test" in note for note in splits.notes)
+    assert any("validation split serves as test" in note for note in [*splits.notes, *splits.warnings])
 
 
 def test_hub_hidden_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_real_trec(data: Path, name: str, classes: int) -> None:
     splits = task.splits()
     assert sizes(splits) == (4907, 545, 500)
     assert len(task.labels) == classes
-    assert any("TREC.train is not UTF-8" in note for note in splits.notes)
+    assert any("TREC.train is not UTF-8" in note for note in [*splits.notes, *splits.warnings])
     all_train = Counter(labels(splits.train) + labels(splits.dev))
     assert sum(all_train.values()) == 5452
     if classes == 6:

@@ -17,6 +17,7 @@ from harness.task import HeadInput
 from harness_tasks.classification.head import ClassificationHead, target_states
 from harness_tasks.classification.reader import TargetExample
 from harness_tasks.classification.task import TextClassification
+from tests.helpers.data_files import copied
 
 torch.set_num_threads(1)
 LABELS = ["different", "same"]
@@ -96,7 +97,7 @@ def make(tmp_path: Path, rows: str, **options: Any) -> TextClassification:
     path = tmp_path / "a.csv"
     path.write_text("text,text_b,label,at,at_b\n" + rows, encoding="utf-8")
     return TextClassification(
-        train=str(path), dev="none", test=str(path), text="text", text_b="text_b",
+        train=str(path), dev="none", test=copied(path), text="text", text_b="text_b",
         **{"target": ["at", "at_b"], **options},
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from harness.data.text import Example, Text
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
 from harness_tasks.classification.task import TextClassification, balanced
+from tests.helpers.data_files import copied
 from tests.helpers.paths import ROOT
 
 torch.set_num_threads(1)
@@ -53,8 +54,8 @@ def test_three_files_of_three_formats(tmp_path: Path) -> None:
 def test_an_empty_text_is_refused_with_its_row_or_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'text,label\n"line one\nline two",pos\nnull,pos\nNA,neg\n,pos\n')
     with pytest.raises(HarnessError, match=r"a\.csv, line 6: the text .* is empty.*allow_empty"):
-        TextClassification(train=path, dev="none", test=path).splits()
-    kept = TextClassification(train=path, dev="none", test=path, allow_empty=True).splits().train
+        TextClassification(train=path, dev="none", test=copied(path)).splits()
+    kept = TextClassification(train=path, dev="none", test=copied(path), allow_empty=True).splits().train
     assert [e.texts[0].text for e in kept] == ["line one\nline two", "null", "NA", ""]
 
 
@@ -95,7 +96,7 @@ def test_a_label_that_train_lacks_stays_gold_and_is_reported(tmp_path: Path) -> 
         test=write(tmp_path / "t.csv", "text,label\nx,a\ny,new\nz,new\n"),
     )
     splits = task.splits()
-    assert "label 'new' is absent from train (2 in test): always counted as wrong" in splits.notes
+    assert "label 'new' is absent from train (2 in test): always counted as wrong" in splits.warnings
     assert splits.report["labels_absent_from_train"] == 1
     assert task.row_targets(splits.test[1], [None])[0]["label"] == -100
     assert task.score({e.id: Prediction("a") for e in splits.test}, splits.test)["accuracy"] == pytest.approx(
@@ -108,12 +109,13 @@ def test_weights_and_singletons(tmp_path: Path) -> None:
     rows = "text,label\n" + "x,a\n" * 8 + "y,b\nz,b\n"
     train = write(tmp_path / "a.csv", rows)
     task = TextClassification(
-        train=train, dev="none", test=train, labels=["a", "b", "c"], class_weights="balanced"
+        train=train, dev="none", test=copied(train), labels=["a", "b", "c"], class_weights="balanced"
     )
     notes = task.splits().notes
     assert task.weights == [0.625, 2.5, 1.0]
     assert any("'c'" in note for note in notes)
-    rare = TextClassification(train=write(tmp_path / "r.csv", rows + "w,single\n"), test=train).splits()
+    more = write(tmp_path / "r.csv", rows + "w,single\n")
+    rare = TextClassification(train=more, test=train).splits()
     assert "single" in labels(rare.train)
     assert any("'single'" in note for note in rare.notes)
 
@@ -121,8 +123,8 @@ def test_weights_and_singletons(tmp_path: Path) -> None:
 def test_pairs_need_their_columns_named(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", "sentence1\tsentence2\tgold_label\na b\tc d\tx\ne\tf\ty\n")
     with pytest.raises(HarnessError, match=r"task\.text=sentence1 task\.text_b=sentence2"):
-        TextClassification(train=path, dev="none", test=path).splits()
-    task = TextClassification(train=path, dev="none", test=path, text_b="sentence2")
+        TextClassification(train=path, dev="none", test=copied(path)).splits()
+    task = TextClassification(train=path, dev="none", test=copied(path), text_b="sentence2")
     assert [t.text for t in task.splits().train[0].texts] == ["a b", "c d"]
     assert task.n_texts == 2
 
@@ -178,7 +180,7 @@ def test_bad_rows_name_their_line(tmp_path: Path, row: str, message: str) -> Non
 def test_label_only_one_class_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nx,a\ny,a\n")
     with pytest.raises(HarnessError, match="single class"):
-        TextClassification(train=path, dev="none", test=path).splits()
+        TextClassification(train=path, dev="none", test=copied(path)).splits()
 
 
 def test_reading_and_scoring_import_no_torch(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from harness_tasks.mini.world.lexicon import Lexicon, lexicon
 from harness_tasks.span_qa.reader import read_questions
 from harness_tasks.tagging.columns import ColumnLayout, parse_lines
 from tests.helpers.cells import composed
+from tests.helpers.data_files import copied
 
 DATA = mini_dir() / "world" / "data"
 
@@ -193,7 +194,7 @@ def test_tags_of_a_table_are_a_text_or_a_list(tmp_path: Path) -> None:
             {"text": "c", "label": "x", "tags": None}]  # fmt: skip
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = TextClassification(train=str(path), test=str(path), dev="none", tags="tags")
+    task = TextClassification(train=str(path), test=copied(path), dev="none", tags="tags")
     assert [e.tags for e in task.splits().train] == [("one", "two"), ("three",), ()]
     path.write_text('{"text": "a", "label": "x", "tags": 3}\n')
     with pytest.raises(HarnessError, match=r"line 1.*column tags holds 3"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.data import hub
+from harness.data.reading import hub
 from harness.data.reading.tables import DataTable
 from harness.data.text import Example
 from harness.errors import HarnessError
@@ -310,7 +310,9 @@ def test_hub_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(dataset: str, splits: Any = None, **options: Any) -> dict[str, DataTable]:
         asked.update(dataset=dataset, splits=splits, **options)
         tables = {"train": rows("t", 20), "dev": rows("v", 4)}
-        return {k: DataTable(k, list(r[0]), r, list(range(len(r))), "row") for k, r in tables.items()}
+        return {
+            k: DataTable.of_rows(k, list(r[0]), r, list(range(len(r))), unit="row") for k, r in tables.items()
+        }
 
     monkeypatch.setattr(hub, "load_hub", load)
     task = SpanQA(

@@ -15,6 +15,7 @@ from harness.data.tokens import TokenizedWindow
 from harness.errors import HarnessError
 from harness.task import Prediction, Splits, Task
 from harness_tasks.tagging.task import Tagging, files
+from tests.helpers.data_files import copied
 from tests.helpers.paths import ROOT
 
 TRAIN = "Bea B-PER\nsat O\n\nBea B-PER\nRoy I-PER\nran O\n"
@@ -142,10 +143,10 @@ def test_tables_with_names_and_numbers(tmp_path: Path) -> None:
     rows = [{"tokens": ["Bea", "sat"], "ner_tags": [1, 0]}, {"tokens": [], "ner_tags": []}]
     path = tmp_path / "train.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    options = {"name": "t", "train": str(path), "dev": str(path), "test": str(path)}
+    options = {"name": "t", "train": str(path), "dev": "none", "test": str(copied(path))}
     splits = Tagging(**options, label_names=["O", "B-PER"]).splits()
     assert splits.train[0].gold == ["B-PER", "O"]
-    assert splits.report["empty_sentences"] == 3
+    assert splits.report["empty_sentences"] == 2
     with pytest.raises(HarnessError, match="label 1 has no name"):
         Tagging(**options).splits()
     with pytest.raises(HarnessError, match="no column 'tags'"):
@@ -178,7 +179,7 @@ def test_parquet_as_the_hub_exports_it(tmp_path: Path) -> None:
 
 def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    from harness.data import hub as hub_data
+    from harness.data.reading.tables import of_dataset
 
     features = datasets.Features(
         {
@@ -189,19 +190,21 @@ def test_class_names_of_lists_come_from_the_data(tmp_path: Path) -> None:
     data = datasets.Dataset.from_dict({"tokens": [["Bea", "sat"]], "ner_tags": [[1, 0]]}, features=features)
     data.to_parquet(str(tmp_path / "train.parquet"))
     path = str(tmp_path / "train.parquet")
-    assert Tagging(name="t", train=path, dev=path, test=path).splits().test[0].gold == ["B-PER", "O"]
-    assert hub_data._table(data, "x").names == {"ner_tags": ["O", "B-PER"]}
+    assert Tagging(name="t", train=path, dev=copied(path, "dev"), test=copied(path)).splits().test[
+        0
+    ].gold == ["B-PER", "O"]
+    assert of_dataset(data, "x").names == {"ner_tags": ["O", "B-PER"]}
 
 
 def test_hub_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.data import hub as hub_data
+    from harness.data.reading import hub as hub_data
     from harness.data.reading.tables import DataTable
 
     def load(dataset: str, splits: Any, **options: Any) -> dict[str, DataTable]:
         assert (dataset, options) == ("owner/name", {"config": None, "revision": "v1"})
         rows = [{"tokens": ["Bea", "sat"], "ner_tags": [1, 0]}]
         return {
-            role: DataTable(f"{dataset} ({role})", ["tokens", "ner_tags"], rows, [1], "row")
+            role: DataTable.of_rows(f"{dataset} ({role})", ["tokens", "ner_tags"], rows, [1], unit="row")
             for role in splits
         }
 
