@@ -48,7 +48,8 @@ def choose(scores: list[float], *, keep: str = "best", patience: int | None = No
 
 
 def test_nan_never_wins_and_is_no_improvement() -> None:
-    """Case O18."""
+    """A NaN score on dev is never selected and counts against the patience; if all scores are NaN, the first
+    epoch is selected."""
     nan = math.nan
     choice, _ = choose([nan, 0.7, 0.8, nan])
     assert (choice.epoch, choice.scores["m"]) == (3, 0.8)
