@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.main import COMMANDS
+from harness.config.groups import option_names
 from harness.config.overrides import split_values
 from harness.core.paths import conf_dir
 from harness.errors import did_you_mean
@@ -44,8 +45,7 @@ def explain(error: Exception, *, argv: list[str]) -> str:
 
 def options_of(group: str, *, argv: list[str]) -> list[str]:
     """Options of a group in the installed configuration and in --config-dir."""
-    folders = [conf_dir(), *_config_dirs(argv)]
-    return sorted({p.stem for folder in folders for p in (folder / group).glob("*.yaml")})
+    return option_names(group, [conf_dir(), *_config_dirs(argv)])
 
 
 def _explain_parse_error(error: OverrideParseException) -> str:
@@ -94,7 +94,9 @@ def _explain_key(text: str, *, argv: list[str]) -> str | None:
     if match is None:
         return None
     key = match["key"] or match["gone"]
-    return f"{key}: unknown key; {nearest_key(key, valid_keys(argv))}"
+    # Hydra's own keys are suggested only for a key of Hydra
+    own = [k for k in valid_keys(argv) if k.startswith("hydra.") == key.startswith("hydra.")]
+    return f"{key}: unknown key; {nearest_key(key, own)}"
 
 
 def nearest_key(key: str, valid: list[str]) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from pathlib import Path
+from dataclasses import fields, replace
 
-from harness.core.paths import conf_dir
+from harness.config.groups import Folders, Section, load_option
 from harness.core.validation import checked, section_or_empty
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError, did_you_mean
 from harness.records.parts import OptimizerConfig, ScheduleConfig, TaskConfig, TrainerConfig
 from harness.strategies.strategy import Strategy
 
-Section = dict[str, object]
 FILLED: dict[str, type] = {
     "optimizer": OptimizerConfig,
     "schedule": ScheduleConfig,
@@ -82,53 +78,61 @@ def choose_body(
 
     Args:
         given: the section ``body`` of the configuration.
-        recipe: from :func:`recipe_of`.
+        recipe: from :func:`recipe_of`; its body and that of the task are from :func:`with_bodies`.
         task: defines the body over features.
         over_features: the encoder provides features or is a table, or it cannot combine two texts.
-
-    Raises:
-        HarnessError: the body does not exist.
     """
     if given["name"] != "auto":
         return _without_defaults(given)
     if chosen := recipe.get("body"):
-        return _without_defaults(chosen if isinstance(chosen, Mapping) else load_group("body", str(chosen)))
+        return _without_defaults(section_or_empty("recipe.body", chosen))
     if not over_features:
-        return load_group("body", "none")
-    return _without_defaults({**load_group("body", task.feature_body), **task.feature_body_options})
+        return load_option("body", "none")
+    body = section_or_empty("task.feature_body", task.feature_body)
+    return _without_defaults({**body, **task.feature_body_options})
+
+
+def with_bodies(
+    encoder: EncoderConfig, strategy: Strategy, task: TaskConfig, folders: Folders
+) -> tuple[EncoderConfig, Strategy, TaskConfig]:
+    """Replace the bodies that task and recipes name with their options, so that a stored configuration does
+    not depend on the folders of the command that created it.
+
+    Args:
+        encoder, strategy, task: parsed sections.
+        folders: configuration folders, see :func:`harness.config.groups.load_option`.
+
+    Raises:
+        HarnessError: a body does not exist.
+    """
+    own = section_or_empty(f"encoder.recipe.{strategy.name}", encoder.recipe.get(strategy.name))
+    if own:
+        recipe = {**encoder.recipe, strategy.name: _with_body(own, folders)}
+        encoder = replace(encoder, recipe=recipe)
+    if strategy.recipe:
+        strategy = replace(strategy, recipe=_with_body(strategy.recipe, folders))
+    if isinstance(task.feature_body, str):
+        task = replace(task, feature_body=_body(task.feature_body, "task.feature_body", folders))
+    return encoder, strategy, task
+
+
+def _with_body(recipe: Mapping[str, object], folders: Folders) -> Section:
+    name = recipe.get("body")
+    return {**recipe, "body": _body(name, "recipe.body", folders)} if isinstance(name, str) else {**recipe}
+
+
+def _body(name: str, key: str, folders: Folders) -> Section:
+    try:
+        return load_option("body", name, folders)
+    except HarnessError as e:
+        raise HarnessError(f"{key}={name}: {e}") from e
 
 
 def must_join(task: TaskConfig) -> bool:
     """Whether the task's body over features combines two texts, so that some part of the network must."""
-    exists = (_group_folder("body") / f"{task.feature_body}.yaml").is_file()
-    return exists and bool(load_group("body", task.feature_body).get("joins_texts"))
+    return isinstance(task.feature_body, Mapping) and bool(task.feature_body.get("joins_texts"))
 
 
 def _without_defaults(body: Mapping[str, object]) -> Section:
     """Drop the option that equals the default, so that setting it explicitly does not change the cell id."""
     return {k: v for k, v in body.items() if (k, v) != ("features", "before")}
-
-
-def load_group(group: str, name: str) -> Section:
-    """Load an option of a configuration group as plain data, from the installed configuration.
-
-    Raises:
-        HarnessError: the option does not exist.
-    """
-    return copy.deepcopy(_loaded(group, name))
-
-
-@functools.cache
-def _loaded(group: str, name: str) -> Section:
-    from omegaconf import OmegaConf
-
-    path = _group_folder(group) / f"{name}.yaml"
-    if not path.is_file():
-        names = [p.stem for p in path.parent.glob("*.yaml")]
-        raise HarnessError(f"{group}={name}: there is no such option, {did_you_mean(name, names)}")
-    data = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    return {str(k): v for k, v in data.items()} if isinstance(data, dict) else {}
-
-
-def _group_folder(group: str) -> Path:
-    return conf_dir() / group

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from harness.bodies.config import BodyConfig
 from harness.config.cell_id import GROUPS, cell_id, identity
-from harness.config.recipes import Section, choose_body, fill, load_group, must_join, recipe_of
+from harness.config.groups import Folders, Section, load_option, searched_folders
+from harness.config.recipes import choose_body, fill, must_join, recipe_of, with_bodies
 from harness.config.schema import check
 from harness.config.skips import reason_to_skip
 from harness.core.fingerprint import slug
@@ -45,7 +46,8 @@ class Parts:
     """Parsed sections that determine how open settings are filled.
 
     Attributes:
-        encoder, strategy, task: parsed; ``adapt`` of the strategy is resolved.
+        encoder, strategy, task: parsed; ``adapt`` of the strategy is resolved, and the bodies that they name
+            are replaced by their options.
         recipe: of the encoder for the strategy.
         over_features: the default body is the task's network over features.
         truncate: the task uses only the first window of a text.
@@ -66,12 +68,15 @@ class Parts:
         return {"body": body, **out}
 
 
-def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> Cell:
+def prepare(
+    config: Mapping[str, object], *, overrides: Sequence[str] = (), folders: Folders | None = None
+) -> Cell:
     """Resolve a configuration, either composed or stored.
 
     Args:
         config: the configuration as plain data.
         overrides: command-line overrides (``key=value``), for the name of the variant.
+        folders: folders with the bodies that task and recipes name; None = those of the current command.
 
     Raises:
         HarnessError: names the key, the value and the fix. Raised before any data are read or written.
@@ -81,19 +86,19 @@ def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> C
     _check_patience(_section(given, "trainer"))
     task_config = TaskConfig.parse(_section(given, "task"))
     task = task_config.build()
-    parts = _parts(given, task_config, task)
+    parts = _parts(given, task_config, task, folders=searched_folders() if folders is None else folders)
     sections = parts.sections(given)
     body = BodyConfig.parse(sections["body"])
     sections["body"] = {**sections["body"], **body.options}
     reason = reason_to_skip(
-        parts.encoder, parts.strategy, body, n_texts=task.n_texts, must_join=must_join(task_config)
+        parts.encoder, parts.strategy, body, n_texts=task.n_texts, must_join=must_join(parts.task)
     )
     resolved = {**given, **_component_sections(given, parts), **sections}
     cache_dir = cache_folder(_text_or_none(given["cache_dir"]))
     adapts = parts.strategy.adapt is not None
     files = InputFiles()
     if reason is None:
-        files = fingerprint_inputs(parts.encoder, task_config, adapts=adapts, cache_dir=cache_dir)
+        files = fingerprint_inputs(parts.encoder, parts.task, adapts=adapts, cache_dir=cache_dir)
     identifier = cell_id(resolved, files.fingerprints, adapts=parts.encoder if adapts else None)
     results_dir = Path(str(given["results_dir"])).expanduser().absolute()
     seed = int(str(given["seed"]))
@@ -106,7 +111,7 @@ def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> C
         encoder=parts.encoder,
         strategy=parts.strategy,
         body=body,
-        task=task_config,
+        task=parts.task,
         optimizer=made(OptimizerConfig, sections["optimizer"]),
         schedule=made(ScheduleConfig, sections["schedule"]),
         trainer=made(TrainerConfig, sections["trainer"]),
@@ -120,11 +125,12 @@ def prepare(config: Mapping[str, object], *, overrides: Sequence[str] = ()) -> C
     )
 
 
-def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task) -> Parts:
+def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task, *, folders: Folders) -> Parts:
     encoder = EncoderConfig.parse(_section(given, "encoder"))
     strategy = Strategy.parse(_section(given, "strategy"))
     if strategy.adapt is not None:
         strategy = replace(strategy, adapt=resolve_adapt(encoder, strategy.adapt))
+    encoder, strategy, task_config = with_bodies(encoder, strategy, task_config, folders)
     recipe = recipe_of(encoder, strategy)
     features = strategy.features or encoder.table
     return Parts(
@@ -177,7 +183,10 @@ def _component_sections(given: Mapping[str, object], parts: Parts) -> dict[str, 
         out["strategy"]["unfreeze"] = strategy.unfreeze
     if strategy.adapt is not None:
         out["strategy"]["adapt"] = strategy.adapt.to_config()
-    out["task"] |= {"name": task.name}
+    out["task"] |= {"name": task.name, "feature_body": task.feature_body}
+    for group, recipe in (("encoder", encoder.recipe), ("strategy", strategy.recipe)):
+        if recipe:
+            out[group]["recipe"] = recipe
     out["task"] |= {key: task.options[key] for key in ("train_size",) if key in task.options}
     return out
 
@@ -229,7 +238,8 @@ def variant(resolved: Mapping[str, object], parts: Parts, overrides: Sequence[st
         if "@" in key:  # a member of a joint encoder, chosen by name
             out[key.partition("@")[2]] = value
         elif group in ("encoder", "strategy", "task") and field and field not in ("name", *PLACES):
-            out[key] = _dig(resolved, key, value)
+            resolved_value = _dig(resolved, key, value)
+            out[key] = value if _is_component(resolved_value) else resolved_value
     if out.get("task.train_size", 0) is None:  # all examples is the default
         del out["task.train_size"]
     return dict(sorted(out.items()))
@@ -237,8 +247,13 @@ def variant(resolved: Mapping[str, object], parts: Parts, overrides: Sequence[st
 
 @functools.cache
 def _default_sections() -> dict[str, object]:
-    groups: dict[str, object] = {group: load_group(group, name) for group, name in DEFAULTS.items()}
+    groups: dict[str, object] = {group: load_option(group, name) for group, name in DEFAULTS.items()}
     return check(groups)
+
+
+def _is_component(value: object) -> bool:
+    """Whether a value is a body that was selected by name; the variant shows the name."""
+    return isinstance(value, Mapping) and "_target_" in value
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> Section:

@@ -18,6 +18,7 @@ from harness.core.validation import (
     number,
     optional,
     or_auto,
+    section,
     section_or_empty,
     setting,
     text,
@@ -54,6 +55,10 @@ def train_size(key: str, value: object) -> int | None:
         return _count(key, value)
     except HarnessError as e:
         raise HarnessError(f"{e}, or all") from None
+
+
+def _name_or_section(key: str, value: object) -> str | Mapping[str, object]:
+    return section(key, value) if isinstance(value, Mapping) else text(key, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +149,12 @@ class TaskConfig(Component):
     """Configuration of a task and its data. See :class:`harness.core.instantiate.Component`.
 
     Attributes:
-        feature_body: default body over features and embedding tables, a name in ``conf/body``.
-        feature_body_options: options that replace those in ``conf/body``.
+        feature_body: default body over features and embedding tables: the name of a configuration in
+            ``body/``, or its content.
+        feature_body_options: options that replace those of ``feature_body``.
     """
 
-    feature_body: str = setting(text, "bilstm")
+    feature_body: str | Mapping[str, object] = setting(_name_or_section, "bilstm")
     feature_body_options: Mapping[str, object] = setting(section_or_empty, {})
 
     @classmethod

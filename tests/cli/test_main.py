@@ -128,6 +128,8 @@ def test_files_of_the_current_directory_are_never_imported(tmp_path: Path) -> No
         (["stratgy=frozen"], "did you mean strategy"),
         (["optimizer.lrr=1"], "did you mean optimizer.lr"),
         (["lr=1"], "did you mean optimizer.lr"),
+        (["fooo=1"], "fooo: unknown key; valid: "),
+        (["hydra.swep.dir=x"], "or hydra.sweep.dir?"),
         (["trainer.epochs=[1"], "invalid value"),
         (["seed=0,1"], "add -m"),
         (["+seed=1"], "without the +"),
