@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from harness.errors import HarnessError
 from harness.processes.distributed import TIMEOUT, World
@@ -100,11 +101,34 @@ class Sharding:
             if any(True for _ in module.parameters()):
                 fully_shard(module, mesh=mesh["data_parallel"])
 
-    def autocast(self) -> contextlib.AbstractContextManager[object]:
-        """The context of a forward pass; FSDP under Lightning has no mixed precision of its own."""
+    def autocast(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
+        """The context of a forward pass; FSDP under Lightning has no mixed precision of its own.
+
+        Args:
+            device: of the batch. It is the CPU on a machine with GPUs if ``trainer.accelerator=cpu``.
+        """
         if self.precision != "bf16-mixed":
             return contextlib.nullcontext()
-        return torch.autocast("cuda" if torch.cuda.is_available() else "cpu", dtype=torch.bfloat16)
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+class QuietDDPStrategy(DDPStrategy):
+    """DDP without torch's warning that ``find_unused_parameters`` found none.
+
+    Whether a parameter stays unused is known only after the first forward pass, and a rank without examples
+    uses hardly any, so the search cannot be switched off in advance. torch warns from C++, beyond the reach of
+    Python's filters, once per rank, if every parameter was used in the first pass. A spare parameter that
+    belongs to DDP only, and that nothing uses, prevents that: it never has a gradient, and neither optimizer
+    nor checkpoint contains it.
+    """
+
+    def _setup_model(self, model: nn.Module) -> DistributedDataParallel:
+        spare = nn.Parameter(torch.zeros(1, device=self.root_device))
+        model.register_parameter("spare", spare)
+        try:
+            return super()._setup_model(model)
+        finally:
+            del model.spare
 
 
 def make_sharding(world: World, trainer: TrainerConfig) -> Sharding | None:
@@ -149,4 +173,4 @@ def make_strategy(world: World, strategy: str) -> Strategy | Literal["auto"]:
         )
     # A parameter that no rank used keeps gradient None, so AdamW does not decay it: find_unused_parameters.
     # Ranks may have different numbers of evaluation batches: no broadcast of buffers in each forward.
-    return DDPStrategy(find_unused_parameters=True, broadcast_buffers=False, timeout=TIMEOUT)
+    return QuietDDPStrategy(find_unused_parameters=True, broadcast_buffers=False, timeout=TIMEOUT)

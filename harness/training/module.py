@@ -101,7 +101,8 @@ class TransferModel(pl.LightningModule):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the head's outputs for a batch."""
-        with self.sharding.autocast() if self.sharding else contextlib.nullcontext():
+        device = batch.tokens[0].mask.device
+        with self.sharding.autocast(device) if self.sharding else contextlib.nullcontext():
             encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
             outputs: dict[str, Tensor] = self.head(self.body(encoded, batch.tokens), batch)
             return outputs

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from harness.core.paths import mini_dir
 from harness.errors import HarnessError
-from harness.processes.distributed import Group, bit_sums, join_parts
+from harness.processes.distributed import Group, World, bit_sums, join_parts
+from harness.processes.lightning import Sharding
 from harness.processes.ranks import run_ranks
 from harness.processes.slots import make_slots
 from harness.records.predictions import PREDICTIONS
@@ -214,6 +215,8 @@ def test_two_devices_in_a_sweep_give_the_predictions_of_one(tmp_path: Path, enco
     assert set(os.listdir(tmp_path)) <= {"by-1", "by-2", "cache", "multirun", "outputs"}
     assert [_result(tmp_path / f"by-{n}")[0].costs.devices for n in (1, 2)] == [1, 2]
     _assert_same(tmp_path / "by-1", tmp_path / "by-2")
+    (log,) = (tmp_path / "by-2").glob("*/*/*/*/seed-0/log.txt")
+    assert "Warning" not in log.read_text(), "every parameter is used, and DDP's search for unused ones is on"
 
 
 def _options(encoder: Path, *overrides: str) -> list[str]:
@@ -277,6 +280,16 @@ def test_sharded_weights_are_saved_as_one_checkpoint(tmp_path: Path, encoder: Pa
     for name, value in expected.items():
         torch.testing.assert_close(saved[name], value, rtol=0, atol=1e-5)
     assert restore(sharded).model.sharding is None
+
+
+def test_autocast_of_shards_follows_the_device_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With trainer.accelerator=cpu on a machine with GPUs, the batch is on the CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    product = torch.ones(2, 2)
+    with Sharding(World(), "bf16-mixed").autocast(product.device):
+        assert (product @ product).dtype == torch.bfloat16
+    with Sharding(World(), "32-true").autocast(product.device):
+        assert (product @ product).dtype == torch.float32
 
 
 def test_half_precision_with_a_scaler_is_refused_for_shards(tmp_path: Path, encoder: Path) -> None:
