@@ -116,10 +116,10 @@ class QuietDDPStrategy(DDPStrategy):
     """DDP without torch's warning that ``find_unused_parameters`` found none.
 
     Whether a parameter stays unused is known only after the first forward pass, and a rank without examples
-    uses hardly any, so the search cannot be switched off in advance. torch warns from C++, beyond the reach of
-    Python's filters, once per rank, if every parameter was used in the first pass. A spare parameter that
-    belongs to DDP only, and that nothing uses, prevents that: it never has a gradient, and neither optimizer
-    nor checkpoint contains it.
+    uses hardly any, so the search cannot be switched off in advance. If every parameter was used in the first
+    pass, torch warns once per rank, from C++, where Python's warning filters do not apply. A spare parameter
+    that belongs to DDP only, and that nothing uses, prevents that: it never has a gradient, and neither the
+    optimizer nor a checkpoint contains it.
     """
 
     def _setup_model(self, model: nn.Module) -> DistributedDataParallel:

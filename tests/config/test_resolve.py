@@ -118,9 +118,10 @@ def test_id_depends_on_the_content_of_the_data_but_not_on_line_endings(tmp_path:
     """The same data with Windows line endings must give the same cell."""
 
     def id_of(content: str) -> str:
-        file = tmp_path / "train.csv"
-        file.write_bytes(content.encode())
-        more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
+        files = {s: tmp_path / f"{s}.csv" for s in ("train", "dev", "test")}
+        for file in files.values():
+            file.write_bytes(content.encode())
+        more = [f"task.{s}={file}" for s, file in files.items()]
         task = ["task=text_classification", "task.name=mine", *more]
         return make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task).id
 
@@ -238,9 +239,10 @@ def test_only_top_level_path_keys_are_left_out_of_the_identity() -> None:
 def test_the_file_format_is_part_of_the_identity(tmp_path: Path) -> None:
     ids = []
     for ending in (".csv", ".tsv"):
-        file = tmp_path / f"data{ending}"
-        file.write_text('text;label\n"hello";a\n"there";b\n')
-        more = [f"task.{s}={file}" for s in ("train", "dev", "test")]
+        files = {s: tmp_path / f"{s}{ending}" for s in ("train", "dev", "test")}
+        for file in files.values():
+            file.write_text('text;label\n"hello";a\n"there";b\n')
+        more = [f"task.{s}={file}" for s, file in files.items()]
         task = ["task=text_classification", "task.name=mine", "task.delimiter=';'", *more]
         ids.append(make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task).id)
     assert ids[0] != ids[1]
