@@ -44,7 +44,9 @@ def cut(
         seed: the same seed gives the same cut of the same data on every machine.
         stratify: class of an example; each class contributes its share (largest remainders), and the last
             example of a class is never taken.
-        group: group of an example; groups are never split (for example all questions of one article).
+        group: group of an example; groups are never split (for example all questions of one article, or
+            copies of one text). With ``stratify``, groups are taken while they bring the classes nearer to
+            their shares.
 
     Raises:
         HarnessError: the fraction is out of range, or there are fewer than two examples or groups.
@@ -53,6 +55,8 @@ def cut(
         raise HarnessError(f"cannot cut a split of fraction {fraction}: it must be between 0 and 1")
     if len(examples) < 2:
         raise HarnessError(f"cannot cut a split from {len(examples)} example(s): set its file")
+    if group is not None and stratify is not None:
+        return _divide(examples, _stratified_groups(examples, fraction, seed, stratify, group), [])
     if group is not None:
         return _divide(examples, _whole_groups(examples, fraction, seed, group), [])
     target = max(1, round(fraction * len(examples)))
@@ -79,6 +83,7 @@ def complete(
     seed: int,
     notes: list[str],
     stratify: Key[T] | None = None,
+    group: Key[T] | None = None,
     train_size: int | None = None,
 ) -> dict[str, list[T]]:
     """Return all three splits: missing ones are cut from train, test first; then train is reduced.
@@ -90,16 +95,18 @@ def complete(
         seed: seed of the cut.
         notes: receives a sentence about each split that was cut.
         stratify: class of an example, if cuts and the smaller train are stratified.
+        group: group of an example; cuts do not split groups.
         train_size: number of training examples, see :func:`smaller`; None = all.
     """
     out = {role: list(read.get(role, ())) for role in ("train", "dev", "test")}
     for role in ("test", "dev"):
         if role in read or (role == "dev" and no_dev):
             continue
-        done = cut(out["train"], fractions[role], seed, stratify=stratify)
+        done = cut(out["train"], fractions[role], seed, stratify=stratify, group=group)
         out["train"], out[role] = done.rest, done.part
         how = f"{100 * fractions[role]:g} % ({len(done.part)}) cut from train with seed {seed}"
-        notes.append(f"{role}: {how}{', stratified' if stratify else ''}")
+        kept = ", groups and copies of a text kept together" if group else ""
+        notes.append(f"{role}: {how}{', stratified' if stratify else ''}{kept}")
         notes += [f"{role}: {note}" for note in done.notes]
     if no_dev and not out["dev"]:
         notes.append("dev: none, as requested")
@@ -207,13 +214,8 @@ def _by_class(classes: Sequence[Hashable], quotas: dict[Hashable, int], seed: in
 
 
 def _whole_groups(examples: Sequence[T], fraction: float, seed: int, group: Key[T]) -> set[int]:
-    members: dict[Hashable, list[int]] = defaultdict(list)
-    for i, example in enumerate(examples):
-        members[group(example)].append(i)
-    if len(members) < 2:
-        raise HarnessError("cannot cut a split by groups: all examples are in one group; set its file")
+    groups = _members(examples, group)
     target = fraction * len(examples)
-    groups = list(members.values())
     taken: set[int] = set()
     for n in _order(len(groups), seed):
         short = target - len(taken)
@@ -221,3 +223,68 @@ def _whole_groups(examples: Sequence[T], fraction: float, seed: int, group: Key[
         if (nearer or not taken) and len(taken) + len(groups[n]) < len(examples):
             taken.update(groups[n])
     return taken
+
+
+def _stratified_groups(
+    examples: Sequence[T], fraction: float, seed: int, stratify: Key[T], group: Key[T]
+) -> set[int]:
+    """Take whole groups, in a seeded order, while that brings every class nearer to its quota.
+
+    A group is taken if the summed distance of the classes from their quotas shrinks, and if each of its
+    classes keeps an example. Example: quotas a 2, b 1; a group with two a is taken (distance 3 to 1), then
+    one with two b is not (distance stays 1).
+    """
+    members = _members(examples, group)
+    classes = [stratify(e) for e in examples]
+    left = Counter(classes)
+    short: dict[Hashable, float] = {c: fraction * n for c, n in left.items()}
+    taken: set[int] = set()
+    for n in _order(len(members), seed):
+        counts = Counter(classes[i] for i in members[n])
+        gain = sum(abs(short[c]) - abs(short[c] - k) for c, k in counts.items())
+        if (gain > 0 or not taken) and all(left[c] > k for c, k in counts.items()):
+            taken.update(members[n])
+            left -= counts
+            for c, k in counts.items():
+                short[c] -= k
+    if not taken:
+        raise HarnessError(
+            "cannot cut a split by groups: each group holds all examples of a class; set its file"
+        )
+    return taken
+
+
+def _members(examples: Sequence[T], group: Key[T]) -> list[list[int]]:
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for i, example in enumerate(examples):
+        members[group(example)].append(i)
+    if len(members) < 2:
+        raise HarnessError("cannot cut a split by groups: all examples are in one group; set its file")
+    return list(members.values())
+
+
+def join_groups(*keys: Sequence[Hashable]) -> list[int]:
+    """Number the groups of examples that are connected by equal keys.
+
+    Example: texts a b a c and authors 1 2 3 2 give the groups 0 1 0 1: the first and third text are equal,
+    and the second and fourth have the same author.
+
+    Args:
+        keys: one or more sequences with a key for each example; None is no key.
+    """
+    leader = list(range(len(keys[0])))
+
+    def root(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    for sequence in keys:
+        first: dict[Hashable, int] = {}
+        for i, key in enumerate(sequence):
+            if key is not None:
+                a, b = root(first.setdefault(key, i)), root(i)
+                leader[max(a, b)] = min(a, b)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(root(i), len(numbers)) for i in range(len(leader))]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data.splits import complete, cut, limit
+from harness.data.splits import complete, cut, join_groups, limit
 from harness.errors import HarnessError
 
 
@@ -101,3 +101,27 @@ def test_what_the_data_lack_is_cut_from_train_test_first() -> None:
     given = complete({**read, "test": [7]}, no_dev=True, fractions=fractions, seed=13, notes=notes)
     assert (len(given["train"]), given["dev"], given["test"]) == (100, [], [7])
     assert notes[-1] == "dev: none, as requested"
+
+
+def test_examples_with_equal_keys_are_joined_through_others() -> None:
+    assert join_groups(["a", "b", "a", "c"], [1, 2, 3, 2]) == [0, 1, 0, 1]
+    assert join_groups(["a", "b", "c"], [1, None, None]) == [0, 1, 2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab")), min_size=30, max_size=60))
+def test_a_stratified_cut_never_splits_a_group_nor_empties_a_class(rows: list[tuple[int, str]]) -> None:
+    examples = [(i, *row) for i, row in enumerate(rows)]
+    try:
+        done = cut(examples, 0.2, 13, stratify=lambda e: e[2], group=lambda e: e[1])
+    except HarnessError:
+        return
+    assert {e[1] for e in done.part}.isdisjoint({e[1] for e in done.rest})
+    assert sorted(done.part + done.rest) == examples
+    assert {e[2] for e in done.rest} == {e[2] for e in examples}
+    assert done.part
+
+
+def test_a_stratified_cut_of_copies_keeps_the_shares() -> None:
+    examples = [(text, "ab"[text % 2]) for text in range(60) for _ in range(6)]
+    part = cut(examples, 0.1, 13, stratify=lambda e: e[1], group=lambda e: e[0]).part
+    assert Counter(label for _, label in part) == {"a": 18, "b": 18}

@@ -7,8 +7,17 @@ replaced by one blank.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from harness.data.reading.log import ReadLog
+from harness.errors import HarnessError, did_you_mean
+
+T = TypeVar("T")
+DUPLICATES = ("keep", "drop", "error")
+Keys = Callable[[T], tuple[Hashable, Hashable]]
+"""Function of an example: its text key and its label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +107,54 @@ def _shared(
     both = [(key, label) for key, label in splits[split] if key in earlier]
     differing = sum(label not in earlier[key] for key, label in both)
     return Shared(split, other, len(both), differing, len(splits[split]))
+
+
+def treat_duplicates(
+    splits: Mapping[str, Sequence[T]], keys: Keys[T], treatment: str, log: ReadLog
+) -> dict[str, list[T]]:
+    """Keep, drop or refuse repeated texts.
+
+    With ``drop``, an example whose text and label occurred before in its split is left out, and so is an
+    example of train or dev whose text is in a later split, so that test stays comparable. Equal texts with
+    different labels in one split stay, because neither label is known to be right.
+
+    Args:
+        splits: examples by split, in the order train, dev, test.
+        keys: text key (:func:`text_key`) and label of an example.
+        treatment: one of :data:`DUPLICATES`.
+        log: receives the numbers of examples left out.
+
+    Raises:
+        HarnessError: an unknown treatment, or repeated texts with ``error``.
+    """
+    if treatment not in DUPLICATES:
+        raise HarnessError(f"task.duplicates={treatment}: {did_you_mean(treatment, DUPLICATES)}")
+    if treatment == "keep":
+        return {split: list(examples) for split, examples in splits.items()}
+    if treatment == "error":
+        found = compare({split: [keys(e) for e in examples] for split, examples in splits.items()})
+        if lines := [*found.warnings(), *found.notes()]:
+            raise HarnessError(f"task.duplicates=error: {'; '.join(lines)}; drop leaves repeated texts out")
+        return {split: list(examples) for split, examples in splits.items()}
+    return _drop(splits, keys, log)
+
+
+def _drop(splits: Mapping[str, Sequence[T]], keys: Keys[T], log: ReadLog) -> dict[str, list[T]]:
+    out: dict[str, list[T]] = {}
+    later: dict[Hashable, str] = {}
+    for split, examples in reversed(list(splits.items())):
+        seen: set[tuple[Hashable, Hashable]] = set()
+        kept = []
+        for example in examples:
+            key = keys(example)
+            if key[0] in later:
+                log.exclude(split, f"the text is also in {later[key[0]]} (task.duplicates=drop)")
+            elif key in seen:
+                log.exclude(split, "text and label occurred before (task.duplicates=drop)")
+            else:
+                kept.append(example)
+            seen.add(key)
+        out[split] = kept
+        for text, _ in seen:
+            later.setdefault(text, split)
+    return {split: out[split] for split in splits}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from harness.data.reading.files import near
+from harness.data.reading.locate import Paths, as_list, check_distinct, first_files, named_files
 from harness.data.reading.log import ReadLog
+from harness.data.reading.overlap import DUPLICATES, Keys, treat_duplicates
 from harness.data.reading.tables import DataTable, ReadOptions
-from harness.data.splits import Key, complete
+from harness.data.splits import Key, complete, join_groups
 from harness.errors import HarnessError, did_you_mean
 
 T = TypeVar("T")
-Paths = str | Path | Sequence[str | Path] | None
-"""A file, a pattern such as ``data/train-*.parquet``, or a list of these."""
-
 ROLES = ("train", "dev", "test")
 NONE = "none"
 """Value of ``dev`` for no dev split at all; with null it is cut from train."""
@@ -41,6 +40,7 @@ class DataOptions(TypedDict, total=False):
     delimiter: str | None
     columns: Sequence[str] | None
     on_error: str
+    duplicates: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,8 @@ class DataSource:
         dev_fraction, test_fraction, split_seed: of splits that are cut from train.
         train_size: training examples that are used, see :func:`harness.data.splits.smaller`; None = all.
         on_error: what happens with a row that cannot be read, see :class:`harness.data.reading.log.ReadLog`.
+        duplicates: what happens with repeated texts, see
+            :func:`harness.data.reading.overlap.treat_duplicates`.
     """
 
     named: Mapping[str, Paths] = field(default_factory=dict)
@@ -123,9 +125,13 @@ class DataSource:
     split_seed: int = 13
     train_size: int | None = None
     on_error: str = "raise"
+    duplicates: str = "keep"
 
     def __post_init__(self) -> None:
         self.log()  # checks on_error
+        if self.duplicates not in DUPLICATES:
+            hint = did_you_mean(self.duplicates, DUPLICATES)
+            raise HarnessError(f"task.duplicates={self.duplicates}: {hint}")
 
     def log(self) -> ReadLog:
         """Return a fresh log for one reading of the data."""
@@ -187,8 +193,8 @@ class DataSource:
             if is_none(given):
                 continue
             if given:
-                located[role] = _given(given, role)
-            elif folder is not None and (paths := _first(folder, self.files.get(role), role)):
+                located[role] = named_files(given, role)
+            elif folder is not None and (paths := first_files(folder, self.files.get(role), role)):
                 located[role] = paths
         if folder is not None and "train" not in located:
             tried = ", ".join(map(str, as_list(self.files.get("train")))) or "no file names are configured"
@@ -200,7 +206,7 @@ class DataSource:
             raise HarnessError("task.train: no training data; give its file")
         if not located and self.hub is None:
             raise HarnessError("no data: give task.train=FILE, task.path=FOLDER or task.hub=OWNER/NAME")
-        _check_distinct(located)
+        check_distinct(located)
         return located
 
     def load_hub(self, log: ReadLog) -> dict[str, DataTable]:
@@ -211,11 +217,32 @@ class DataSource:
         }
 
     def complete(
-        self, read: Mapping[str, Sequence[T]], log: ReadLog, *, stratify: Key[T] | None = None
+        self,
+        read: Mapping[str, Sequence[T]],
+        log: ReadLog,
+        *,
+        stratify: Key[T] | None = None,
+        keys: Keys[T] | None = None,
+        group: Key[T] | None = None,
     ) -> dict[str, list[T]]:
-        """All three splits; see :func:`harness.data.splits.complete`."""
+        """All three splits, in which copies of a text are on the same side of a cut.
+
+        Args:
+            read: examples by role.
+            log: receives notes on cuts and on examples left out.
+            stratify: class of an example, see :func:`harness.data.splits.cut`.
+            keys: text key and label of an example; repeated texts are then treated as ``duplicates`` says.
+            group: further group of an example that a cut must not split; None = no group.
+        """
+        ordered = {role: read[role] for role in ROLES if role in read}
+        if keys is not None:
+            ordered = {**treat_duplicates(ordered, keys, self.duplicates, log)}
+            if not ordered["train"]:
+                raise HarnessError("task.duplicates=drop: every text of train is also in dev or test")
+        together = _groups(ordered["train"], keys, group)
         return complete(
-            read,
+            ordered,
+            group=None if together is None else lambda example: together[id(example)],
             no_dev=self.no_dev,
             fractions={"dev": self.dev_fraction, "test": self.test_fraction},
             seed=self.split_seed,
@@ -237,75 +264,19 @@ class DataSource:
 _READ_KEYS = ("format", "encoding", "quoting", "delimiter", "columns")
 
 
+def _groups(train: Sequence[T], keys: Keys[T] | None, group: Key[T] | None) -> dict[int, int] | None:
+    """The group of each training example, by its identity; None when no two belong together."""
+    columns: list[list[Hashable]] = []
+    if keys is not None:
+        columns.append([keys(example)[0] for example in train])
+    if group is not None:
+        columns.append([group(example) for example in train])
+    groups = join_groups(*columns) if columns else []
+    if len(set(groups)) in (0, len(train)):
+        return None
+    return dict(zip(map(id, train), groups, strict=True))
+
+
 def is_none(value: object) -> bool:
     """Whether a split's setting asks for no split at all."""
     return isinstance(value, str) and value.lower() == NONE
-
-
-def by_role(located: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    """One path per role, as ``_files_`` functions return them; further files of a split are ``train-1``,
-    ..."""
-    return {
-        role if i == 0 else f"{role}-{i}": path
-        for role, paths in located.items()
-        for i, path in enumerate(paths)
-    }
-
-
-def as_list(value: Paths) -> list[str]:
-    """A setting that may be one name or a list of names, as a list."""
-    if value is None:
-        return []
-    return [str(value)] if isinstance(value, str | Path) else [str(v) for v in value]
-
-
-def _given(given: Paths, role: str) -> list[Path]:
-    paths: list[Path] = []
-    for one in as_list(given):
-        path = Path(one).expanduser()
-        if path.is_file():
-            paths.append(path)
-        elif path.is_dir():
-            raise HarnessError(f"task.{role}={one}: is a folder; name a file or a pattern in it")
-        else:
-            matches = _glob(path)
-            if not matches:
-                raise HarnessError(f"task.{role}={one}: no such file{near(path)}")
-            paths += matches
-    return paths
-
-
-def _check_distinct(located: Mapping[str, Sequence[Path]]) -> None:
-    """Refuse a file that is given for two splits, or twice for one."""
-    seen: dict[Path, str] = {}
-    for role, paths in located.items():
-        for path in paths:
-            other = seen.setdefault(path.resolve(), role)
-            if other != role or list(paths).count(path) > 1:
-                twice = f"task.{role} twice" if other == role else f"task.{other} and as task.{role}"
-                raise HarnessError(
-                    f"{path}: given as {twice}; scores on training data mean nothing. Give each split its "
-                    "own file, or leave a split out so that it is cut from train"
-                )
-
-
-def _first(folder: Path, candidates: Paths, role: str) -> list[Path]:
-    """Files of the first candidate that exists in the folder."""
-    for name in as_list(candidates):
-        matches = _glob(folder / name)
-        if len({tuple(p.suffixes) for p in matches}) > 1:
-            names = ", ".join(p.name for p in matches)
-            raise HarnessError(f"{folder}: which is {role}: {names}? Name it with task.{role}=FILE")
-        if matches:
-            return matches
-    return []
-
-
-def _glob(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    base = Path(path.anchor or ".")
-    pattern = str(path.relative_to(path.anchor)) if path.anchor else str(path)
-    if not any(c in pattern for c in "*?["):
-        return []
-    return sorted(p for p in base.glob(pattern) if p.is_file())

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from harness.data.reading.card import make_card
+from harness.data.reading.locate import by_role
 from harness.data.reading.log import ReadLog
-from harness.data.reading.source import DataOptions, DataSource, by_role
+from harness.data.reading.source import DataOptions, DataSource
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
 from harness.data.targets import IGNORE_INDEX

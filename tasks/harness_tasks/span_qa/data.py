@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.data.reading.card import make_card
+from harness.data.reading.locate import Paths, as_list, by_role
 from harness.data.reading.log import ReadLog
-from harness.data.reading.source import ROLES, DataOptions, DataSource, Paths, as_list, by_role
+from harness.data.reading.source import ROLES, DataOptions, DataSource
 from harness.data.splits import Cut, cut, limit, smaller
 from harness.data.text import Text
 from harness.errors import HarnessError

@@ -6,7 +6,9 @@ import pytest
 
 from harness.data.reading.card import CardExample, make_card, quartiles
 from harness.data.reading.log import ReadLog, ambiguous
-from harness.data.reading.overlap import compare, text_key
+from harness.data.reading.overlap import compare, text_key, treat_duplicates
+from harness.data.reading.source import DataSource
+from harness.data.text import Example
 from harness.errors import HarnessError
 
 
@@ -65,3 +67,37 @@ def test_an_ambiguous_reading_shows_the_setting_of_each() -> None:
     error = ambiguous("a.tsv", "which column is the text", readings)
     settings = "Set task.text=question (question), or task.text=b (b)"
     assert str(error) == f"a.tsv: which column is the text? {settings}"
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """``a1 b2`` as the examples (a, 1) and (b, 2)."""
+    return [(item[0], item[1]) for item in text.split()]
+
+
+def test_duplicates_are_dropped_from_the_earlier_split_and_counted() -> None:
+    log = ReadLog()
+    splits = {"train": rows("a1 a1 b1 b2 c1 d1"), "dev": rows("c1 e1 e1"), "test": rows("d2 f1")}
+    kept = treat_duplicates(splits, lambda e: e, "drop", log)
+    assert kept == {"train": rows("a1 b1 b2"), "dev": rows("c1 e1"), "test": rows("d2 f1")}
+    assert sorted(log.excluded.values()) == [1, 1, 1, 1]
+    assert ("train", "the text is also in test (task.duplicates=drop)") in log.excluded
+
+
+def test_duplicates_can_be_an_error() -> None:
+    with pytest.raises(HarnessError, match="1 of 2 test texts are in train"):
+        treat_duplicates({"train": rows("a1 b1"), "test": rows("a1 c1")}, lambda e: e, "error", ReadLog())
+    with pytest.raises(HarnessError, match=r"task\.duplicates=dorp: did you mean drop"):
+        treat_duplicates({}, lambda e: e, "dorp", ReadLog())
+
+
+def test_copies_of_a_text_stay_on_one_side_of_a_cut() -> None:
+    source = DataSource(test_fraction=0.2)
+    texts = [Example(f"{i}-{copy}", (), str(i)) for i in range(20) for copy in range(3)]
+    log = ReadLog()
+    done = source.complete({"train": texts}, log, keys=lambda e: (e.gold, e.gold))
+    sides = [{e.gold for e in done[role]} for role in ("train", "dev", "test")]
+    assert all(a.isdisjoint(b) for a in sides for b in sides if a is not b)
+    assert "copies of a text kept together" in log.notes[0]
+    unique = [Example(str(i), (), str(i)) for i in range(20)]
+    keyed = source.complete({"train": unique}, ReadLog(), keys=lambda e: (e.gold, ""))
+    assert keyed == source.complete({"train": unique}, ReadLog())

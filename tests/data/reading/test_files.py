@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.data.reading.files import fingerprint, open_text
+from harness.data.reading.locate import by_role
 from harness.data.reading.log import ReadLog
-from harness.data.reading.source import DataSource, by_role
+from harness.data.reading.source import DataSource
 from harness.data.reading.tables import DataTable, ReadOptions, read_table
 from harness.errors import HarnessError
 
