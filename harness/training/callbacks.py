@@ -89,7 +89,12 @@ class StepProgress(pl.Callback):
         self.progress, self.epochs, self._last = progress, epochs, 0.0
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
     ) -> None:
         now = time.perf_counter()
         if now - self._last > 0.1:
@@ -136,21 +141,23 @@ class Curves(pl.Callback):
         choice: the callback that scores dev; it comes before this one in the trainer's list.
     """
 
-    def __init__(self, choice: Any) -> None:
+    def __init__(self, choice: BestEpochCallback) -> None:
         self.choice = choice
         self._rates: dict[str, float] = {}
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: object, batch_idx: int
+    ) -> None:
         if self._due(trainer, batch_idx):
             self._rates = rates(trainer, pl_module)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: Any, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if self._due(trainer, batch_idx):
             self._tell(trainer, {"loss": pl_module.losses[-1], **self._rates})
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.choice.history and not isinstance(self.choice.task, HasLiveMetrics):
             self._tell(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import torch
 
@@ -162,7 +162,7 @@ def cached_features(
     load = 0.0
     adapted = Adapted()
 
-    def compute(folder: Any) -> None:
+    def compute(folder: Path) -> None:
         nonlocal load, adapted
         progress({"phase": "encode", "message": "computing features"})
         start = time.perf_counter()

@@ -11,6 +11,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import MeanMetric
 
 from harness.bodies.base import Body
@@ -195,7 +197,7 @@ class TransferModel(pl.LightningModule):
         trainable = (p for m in (self.head, self) for p in m.parameters() if p.requires_grad)
         self.manual_backward(next(trainable).sum() * 0)
 
-    def _drop_frozen_gradients(self, optimizer: Any) -> None:
+    def _drop_frozen_gradients(self, optimizer: Optimizer) -> None:
         """Set the gradients of groups that are still frozen to None, so that clipping and AdamW skip them.
 
         ``requires_grad`` stays as it is: toggling it after DDP has wrapped the model lets ranks diverge.
@@ -206,7 +208,7 @@ class TransferModel(pl.LightningModule):
             for parameter in group["params"]:
                 parameter.grad = None
 
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Turn the gradients into those of the mean over the step's items, without frozen groups, clipped.
 
         Lightning has already divided by a gradient scaler's factor. The scaler looks for infinities in
@@ -260,7 +262,7 @@ class TransferModel(pl.LightningModule):
     def on_predict_epoch_start(self) -> None:
         self.on_validation_epoch_start()
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self) -> tuple[list[Optimizer], list[LRScheduler]]:
         plan = self.training_plan
         groups = parameter_groups(
             self.encoder,
