@@ -21,7 +21,7 @@ LAYERS = (
     "loggers", "ensemble", "pretraining", "adaptation", "training", "sweeps", "cli",
 )  # fmt: skip
 """Packages and root modules of ``harness``: each imports only from itself and from what is to its left."""
-LEADERBOARD = ("errors", "core", "records", "data.statistics", "leaderboard")
+LEADERBOARD = ("errors", "core", "records", "data.statistics", "data.reading.card", "leaderboard")
 """What the leaderboard may import of ``harness``; only ``cli`` imports the leaderboard."""
 TASKS = ("errors", "task", "data")
 """What tasks may import of ``harness``."""
@@ -33,7 +33,8 @@ HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "pandas")
 LIGHT_PACKAGES = ("core", "strategies", "records", "config", "sweeps", "leaderboard", "cli")
 LIGHT_MODULES = (
     "harness.errors", "harness.task", "harness.ensemble", "harness.data.text", "harness.data.reading.files",
-    "harness.data.reading.tables", "harness.data.splits", "harness.data.statistics", "harness.data.windows",
+    "harness.data.reading.card", "harness.data.reading.tables", "harness.data.splits",
+    "harness.data.statistics", "harness.data.windows",
     "harness.data.targets", "harness.loggers.factory", "harness.processes.slots", "harness.processes.worker",
 )  # fmt: skip
 """With all of LIGHT_PACKAGES and the tasks (their heads and live metrics apart): importable without torch."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.cli.find_cells import add_results_option, find
 from harness.cli.per_class import by_class
+from harness.data.reading.card import DataCard
 from harness.errors import HarnessError
 from harness.records.record import read_record
 
@@ -35,9 +36,12 @@ def describe(folder: Path) -> list[str]:
     except FileNotFoundError:
         raise HarnessError(f"{folder}: has no record yet: the cell is running or was stopped") from None
     lines = [str(folder)]
+    card = record.pop("data_card")
     for key, value in record.items():
         if value not in (None, "", [], {}):
             lines += _lines(key, value, indent=1)
+    if card:
+        lines += ["  data:", *(f"    {line}" for line in DataCard.from_json(card).lines())]
     lines += by_class(folder) or by_class(folder, split="dev")
     files = sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     return [*lines, f"  files: {', '.join(files)}"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from harness.data.reading.log import Fact, ReadLog
 from harness.data.reading.overlap import Overlap, compare, text_key
+from harness.errors import HarnessError
 
 SAMPLES = 2
 """Number of examples per split that the card shows."""
@@ -83,6 +84,37 @@ class DataCard:
     def to_json(self) -> dict[str, object]:
         """Return the card as plain data for the record."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> DataCard:
+        """Read a card from a record.
+
+        Raises:
+            HarnessError: it is not the JSON of a card; names the key.
+        """
+        try:
+            card = cls(**data)  # type: ignore[arg-type]  # checked by what follows
+            files = {
+                str(source): {str(name): Fact(**fact) for name, fact in facts.items()}  # type: ignore[arg-type]
+                for source, facts in card.files.items()
+            }
+            splits = {str(split): SplitSummary(**part) for split, part in card.splits.items()}  # type: ignore[arg-type]
+            card = replace(card, files=files, splits=splits)
+            card._check()
+            card.lines()
+        except (TypeError, ValueError, AttributeError, KeyError) as e:
+            raise HarnessError(f"the data card of the record is damaged ({e})") from None
+        return card
+
+    def _check(self) -> None:
+        """Raise TypeError where a value has not its type."""
+        for name, kind in (("unit", str), ("counted", str), ("n_skipped", int)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} is no {kind.__name__}")
+        for name in ("excluded", "skipped", "warnings"):
+            values = getattr(self, name)
+            if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+                raise TypeError(f"{name} is no list of strings")
 
     def lines(self) -> list[str]:
         """Return the card as lines for the terminal, without its warnings."""

@@ -5,11 +5,13 @@ The script only sorts, filters and draws. Names, labels and reasons from data ar
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from harness.data.reading.card import DataCard
 from harness.errors import HarnessError
 from harness.leaderboard.html.charts import heat_map, mixes, slice_table
 from harness.leaderboard.html.disagreements import disagreements
@@ -17,6 +19,7 @@ from harness.leaderboard.html.pairs import pairs
 from harness.leaderboard.html.schema import (
     AcrossData,
     BudgetData,
+    CardData,
     ReportData,
     RowData,
     SeedData,
@@ -34,6 +37,8 @@ from harness.records.record import Record
 
 MAX_NOTES = 12
 """Maximum number of run notes per table."""
+MAX_CARDS = 3
+"""Maximum number of different data cards per table."""
 MAX_LISTED = 500
 """Maximum number of failed and of skipped cells in the lists."""
 MAX_VALUES = 8
@@ -106,6 +111,7 @@ def _table(table: TaskTable, samples: Samples, options: ReportOptions) -> TableD
         "selected": _selected(table, options.selected),
         "disagreements": disagreements(table, samples),
         "run_notes": _run_notes(r for row in table.rows for r in row.complete),
+        "cards": data_cards(r for row in table.rows for r in row.complete),
     }
 
 
@@ -206,6 +212,19 @@ def _run_notes(records: Iterable[Record]) -> list[tuple[str, int]]:
     """The most frequent notes and warnings of the records, with their number of cells."""
     count = Counter(line for r in records for line in {*r.notes, *r.warnings})
     return count.most_common(MAX_NOTES)
+
+
+def data_cards(records: Iterable[Record]) -> list[CardData]:
+    """The most frequent data cards of the records, as lines; records without one do not count."""
+    count = Counter(json.dumps(r.data_card, sort_keys=True) for r in records if r.data_card)
+    cards: list[CardData] = []
+    for text, n in count.most_common(MAX_CARDS):
+        try:
+            lines = DataCard.from_json(json.loads(text)).lines()
+        except HarnessError as e:
+            lines = [str(e)]
+        cards.append({"lines": lines, "cells": n})
+    return cards
 
 
 def provenance(records: Sequence[Record]) -> list[tuple[str, str]]:

@@ -153,6 +153,13 @@ class Disagreements(TypedDict):
     examples: dict[str, ExampleData]
 
 
+class CardData(TypedDict):
+    """How a data set was read, as lines, and the number of cells that read it so."""
+
+    lines: list[str]
+    cells: int
+
+
 class TableData(TypedDict):
     """One table with its charts. ``common`` are settings of all rows, ``selected`` rows [i] of --compare."""
 
@@ -174,6 +181,7 @@ class TableData(TypedDict):
     selected: list[int]
     disagreements: Disagreements | None
     run_notes: list[tuple[str, int]]
+    cards: list[CardData]
 
 
 class AcrossData(TypedDict):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
+
 import pytest
 
-from harness.data.reading.card import CardExample, make_card, quartiles
+from harness.data.reading.card import CardExample, DataCard, make_card, quartiles
 from harness.data.reading.log import ReadLog, ambiguous
 from harness.data.reading.overlap import compare, text_key, treat_duplicates
 from harness.data.reading.source import DataSource
@@ -49,6 +52,22 @@ def test_a_card_shows_facts_counts_and_examples() -> None:
         "a.csv: 3 rows left out: no label",
     ]
     assert card.to_json()["warnings"] == []
+    assert DataCard.from_json(json.loads(json.dumps(card.to_json()))).lines() == card.lines()
+
+
+@pytest.mark.parametrize("damaged", [{}, {"files": 3}, {"unknown": 1}])
+def test_a_damaged_card_is_reported(damaged: dict[str, object]) -> None:
+    with pytest.raises(HarnessError, match="the data card of the record is damaged"):
+        DataCard.from_json(damaged)
+
+
+@pytest.mark.parametrize("key", [f.name for f in fields(DataCard)])
+def test_every_value_of_a_stored_card_is_checked(key: str) -> None:
+    log = ReadLog()
+    log.given("a", "format", "csv")
+    card = make_card(log, {"train": [CardExample(("a",), ("x",))]}).to_json()
+    with pytest.raises(HarnessError, match="damaged"):
+        DataCard.from_json({**card, key: 7.5})
 
 
 def test_a_row_that_cannot_be_read_stops_or_is_listed() -> None:

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.data.reading.card import CardExample, make_card
+from harness.data.reading.log import ReadLog
 from harness.errors import HarnessError
 from harness.leaderboard.command import main
-from harness.leaderboard.html.data import provenance
+from harness.leaderboard.html.data import data_cards, provenance
 from harness.leaderboard.html.page import literal
 from harness.records.record import Costs, Record, write_record
 from tests.helpers.boards import HOSTILE, SYSTEMS, grid, labels, write
@@ -290,3 +292,15 @@ def test_three_hundred_rows_in_a_minute_fifteen_megabytes_two_gigabytes(tmp_path
     assert out.stat().st_size <= 15e6
     assert peak <= 2
     assert seconds <= 60
+
+
+def test_data_cards_are_counted_and_damaged_ones_reported() -> None:
+    log = ReadLog()
+    log.given("a.csv", "format", "csv")
+    card = make_card(log, {"train": [CardExample(("some text",), ("x",))]}).to_json()
+    cards = ({}, card, card, {"files": 3})
+    records = [Record("complete", "t", "e", "s", "c", i, data_card=card) for i, card in enumerate(cards)]
+    first, second = data_cards(records)
+    assert first["cells"] == 2
+    assert first["lines"][0] == "a.csv: format csv (given)"
+    assert "damaged" in second["lines"][0]

@@ -50,6 +50,7 @@ function task(k) {
       t.mixes.length > 0 && panel("Layer weights", "Weight of each layer in the learned scalar mix, mean over seeds.", mixes(t))),
     sliced && panel("Scores by slice", t.metric + " on the examples with each tag, for the best " + count(t.slices.rows.length, "row") + ", with 95 % confidence intervals.", slices(t)),
     t.disagreements && panel("Where two rows disagree", "Predictions of one seed per row. Predictions do not contain texts; examples are identified by id.", disagreements(t, view)),
+    t.cards.length > 0 && panel("Data", null, t.cards.map((card) => h("div", {}, h("p", {}, "Read by " + count(card.cells, "cell") + ":"), h("ul", { class: "notes" }, card.lines.map((line) => h("li", {}, line)))))),
     t.run_notes.length > 0 && panel("Run notes", null, h("ul", { class: "notes" }, t.run_notes.map(([text, n]) => h("li", {}, text + " (" + count(n, "cell") + ")")))));
 }
 
