@@ -85,8 +85,8 @@ def classify(x: Sequence[csr_matrix], gold: Sequence[Sequence[str]]) -> list[str
     best, chosen = -1.0, np.zeros(0)
     for l2 in STRENGTHS:
         w = fit(train, y, classes=len(labels), l2=l2)
-        said = [labels[i] for i in (dev @ w).argmax(axis=1)]
-        if (score := accuracy(said, gold[1])) > best:
+        predicted = [labels[i] for i in (dev @ w).argmax(axis=1)]
+        if (score := accuracy(predicted, gold[1])) > best:
             best, chosen = score, w
     return [labels[i] for i in (test @ chosen).argmax(axis=1)]
 
@@ -110,8 +110,8 @@ def numbers(parts: Sequence[Sequence[Floats]]) -> list[csr_matrix]:
     return [csr_matrix(rows / scale) for rows in dense]
 
 
-def accuracy(said: Sequence[str], gold: Sequence[str]) -> float:
-    return sum(a == b for a, b in zip(said, gold, strict=True)) / len(gold)
+def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    return sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
 
 
 def row(
@@ -128,8 +128,8 @@ def row(
     return BaselineRow(task, read, score(list(range(len(tags)))), slices)
 
 
-def _right(said: Sequence[str], gold: Sequence[str], rows: list[int]) -> float:
-    return accuracy([said[i] for i in rows], [gold[i] for i in rows])
+def _right(predicted: Sequence[str], gold: Sequence[str], rows: list[int]) -> float:
+    return accuracy([predicted[i] for i in rows], [gold[i] for i in rows])
 
 
 # ---- corpus and vectors
@@ -185,9 +185,9 @@ def corpus_table() -> list[tuple[str, str]]:
             f"{_slope(words, 2000):.2f} (ranks 1 to 1000: {_slope(words, 1000):.2f})",
         ),
         ("types seen once, fewer than five times", f"{rare[0]}, {rare[1]}"),
-        ("words a sentence: mean, 95 %, longest", _lengths([len(line) for line in lines])),
-        ("words a document: mean, 95 %, longest", _lengths([sum(map(len, p)) for p in documents()])),
-        ("entropy of lower-cased words: nats a word (perplexity)", f"{nats:.2f} ({np.exp(nats):.0f})"),
+        ("words per sentence: mean, 95 %, longest", _lengths([len(line) for line in lines])),
+        ("words per document: mean, 95 %, longest", _lengths([sum(map(len, p)) for p in documents()])),
+        ("entropy of lower-cased words: nats per word (perplexity)", f"{nats:.2f} ({np.exp(nats):.0f})"),
         ("content words of a clause: its topic, general, another topic", _sources()),
     ]
 
@@ -268,12 +268,12 @@ def topic_shortcuts() -> list[BaselineRow]:
     out.append(line("the words that have no topic, and their number", marks(other), show=[]))
     for read, at in (("first", 0), ("last", -1)):
         topics = [[t for x in w if (t := topic_words().get(x, GENERAL)) != GENERAL] for w in words[2]]
-        said = [found[at] if found else "" for found in topics]
+        predicted = [found[at] if found else "" for found in topics]
         out.append(
             row(
                 "`mini_topic` accuracy",
                 f"the {read} word that has a topic, all topics known",
-                score=partial(_right, said, gold),
+                score=partial(_right, predicted, gold),
                 tags=tags,
                 show=["negation", "word_order"],
             )
@@ -362,9 +362,9 @@ def _shared(pair: Pair) -> int:
 def _second_sense(test: Sequence[Pair]) -> BaselineRow:
     """Predict ``same`` if the second sentence has the frequent sense (known from its construction)."""
     rare = [("sense:rare" in p.tags) == (p.label == "same") for p in test]
-    said = ["different" if second else "same" for second in rare]
+    predicted = ["different" if second else "same" for second in rare]
     read = "whether the second sentence has the word's rarer sense (known)"
-    score = partial(_right, said, [p.label for p in test])
+    score = partial(_right, predicted, [p.label for p in test])
     return row("`mini_sense` accuracy", read, score=score, tags=[p.tags for p in test])
 
 
@@ -400,8 +400,8 @@ def _tagging_row(task: str, parts: Sequence[list[Tagged]], read: str, *, show: S
     if "vectors" in what:
         dense = numbers([[v for words in part for v in _window_vectors(words)] for part in forms])
         x = [csr_matrix(hstack(two)) for two in zip(x, dense, strict=True)]
-    said = iter(classify(x, [[label for labels in part for label in labels] for part in gold]))
-    predicted = [[next(said) for _ in labels] for labels in gold[2]]
+    labelled = iter(classify(x, [[label for labels in part for label in labels] for part in gold]))
+    predicted = [[next(labelled) for _ in labels] for labels in gold[2]]
 
     def score(rows: list[int]) -> float:
         of, to = [gold[2][i] for i in rows], [predicted[i] for i in rows]
@@ -447,9 +447,9 @@ def qa_rows() -> list[BaselineRow]:
 
 
 def _qa_row(
-    read: str, test: Sequence[Asked], said: Sequence[str], *, show: Sequence[str] = ()
+    read: str, test: Sequence[Asked], predicted: Sequence[str], *, show: Sequence[str] = ()
 ) -> BaselineRow:
-    score = partial(_right, said, [e.answer for e in test])
+    score = partial(_right, predicted, [e.answer for e in test])
     return row("`mini_qa` exact match", read, score=score, tags=[e.tags for e in test], show=show)
 
 
@@ -503,10 +503,10 @@ def qa_shortcuts() -> list[BaselineRow]:
     usual = _usual_places(train)
     out: list[BaselineRow] = []
     for read, at in (("first", 0), ("last", -1)):
-        said = [_end(generate.sentences(e.context)[at]) for e in test]
-        out.append(_qa_row(f"the end of the {read} sentence", test, said))
-    said = [_end(s[usual.get(len(s), 0)]) for e in test if (s := generate.sentences(e.context))]
-    out.append(_qa_row("the end of the sentence whose place is right most often in train", test, said))
+        predicted = [_end(generate.sentences(e.context)[at]) for e in test]
+        out.append(_qa_row(f"the end of the {read} sentence", test, predicted))
+    predicted = [_end(s[usual.get(len(s), 0)]) for e in test if (s := generate.sentences(e.context))]
+    out.append(_qa_row("the end of the sentence whose place is right most often in train", test, predicted))
     kinds: list[tuple[str, Callable[[Asked, str], bool]]] = [
         ("all sentences", lambda e, s: True),
         ("those of the type that is asked for, types known", _same_type),

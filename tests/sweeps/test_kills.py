@@ -20,7 +20,8 @@ from harness.records.record import read_record
 KILLS = int(os.environ.get("HARNESS_KILLS", "30"))
 GRID = (
     "task=mini_topic", "encoder=mini_static,mini_elmo,mini_ulmfit,mini_bert,mini_gpt",
-    "strategy=frozen,embedding_init", "seed=0,1,2,3", "limit=32", "trainer.epochs=1", "trainer.threads=1", "hydra.launcher.slots=2",
+    "strategy=frozen,embedding_init", "seed=0,1,2,3", "limit=32",
+    "trainer.epochs=1", "trainer.threads=1", "hydra.launcher.slots=2",
 )  # fmt: skip
 CELLS = 40
 pytestmark = pytest.mark.long

@@ -1,6 +1,6 @@
 """The mini world: a generated English-like language, a corpus in it, and five tasks with known answers.
 
-Function words are English, every other word is made up from a seeded stock of stems. ``python -m
-harness_tasks.mini.world FOLDER`` writes corpus, tasks and a manifest; docs/mini.md says what is built in and
-why. Nothing here imports more than the standard library.
+Function words are English, every other word is generated from seeded stems. ``python -m
+harness_tasks.mini.world FOLDER`` writes corpus, tasks and a manifest; docs/mini.md describes the
+properties that are built in and why. This package imports only the standard library.
 """

@@ -1,5 +1,5 @@
-"""Writes the files of the mini world: ``python -m harness_tasks.mini.world [FOLDER]``; default: the bundled
-ones."""
+"""Write the files of the mini world: ``python -m harness_tasks.mini.world [FOLDER]``; the default folder is
+that of the bundled files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness_tasks.mini.world.generate import write
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m harness_tasks.mini.world", description="Writes the files of the mini world."
+        prog="python -m harness_tasks.mini.world", description="Write the files of the mini world."
     )
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "data")
     folder = parser.parse_args(argv).folder

@@ -1,4 +1,5 @@
-"""mini_topic: what a text is about. mini_sense: whether a word means the same in two sentences."""
+"""Examples of mini_topic (the topic of a text) and mini_sense (whether a word has the same sense in two
+sentences)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from harness_tasks.mini.world.stems import Noun, Verb
 SEEN, UNSEEN, OF = (0,), (1, 2), 3
 """Train draws from the first third of each topic's words; test and dev mostly from the rest."""
 TRAIN_WORDS = 32
-"""How many of the 48 words of two senses the training pairs of mini_sense use."""
+"""Number of the 48 ambiguous words that the training pairs of mini_sense use."""
 KINDS = (("plain", 0.45), ("mixed", 0.25), ("contrast", 0.3))
 
 
@@ -28,7 +29,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts that share a word: ``at`` are its places among the words of either."""
+    """Two texts that share a word; ``at`` is its index among the words of each text."""
 
     texts: tuple[str, str]
     label: str
@@ -38,7 +39,7 @@ class Pair:
 
 
 class TopicTexts:
-    """Texts of mini_topic. ``seen`` = with the words of train only."""
+    """Generates the texts of mini_topic."""
 
     def __init__(self, split: str) -> None:
         world = lexicon()
@@ -78,7 +79,7 @@ class TopicTexts:
         return [grammar.sentence(right)], "plain"
 
     def _clear(self, text: str, name: str) -> bool:
-        """Whether the text has two words of its topic or more, and fewer of any other."""
+        """Whether the text has at least two words of its topic, and fewer of any other."""
         words = text.lower().split()
         counts = {topic: sum(w in forms for w in words) for topic, forms in self._forms.items()}
         return counts[name] >= 2 and all(n < counts[name] for t, n in counts.items() if t != name)
@@ -89,7 +90,8 @@ class TopicTexts:
 
 
 class SensePairs:
-    """Pairs of mini_sense; every word has as many pairs with one sense as with two."""
+    """Generates the pairs of mini_sense; every word has as many pairs with equal senses as with different
+    ones."""
 
     def __init__(self, split: str) -> None:
         world = lexicon()
@@ -102,13 +104,13 @@ class SensePairs:
         self._words = self._train if split == "train" else world.two_senses
 
     def make(self, number: int) -> Pair:
-        """The pair of this number: the words take turns, and so do the labels of each."""
+        """The pair with this number: words alternate, and so do the labels of each word."""
         draw = self._draw
         word = self._words[number % len(self._words)]
         same = (number // len(self._words)) % 2 == 0
         first = 1 if draw.chance(0.5) else 0
         senses = (first, first if same else 1 - first)
-        # either form of a noun has as many pairs of each label, so that the word itself says nothing
+        # each form of a noun has as many pairs of each label, so that the word alone is uninformative
         plural = (number // len(self._words)) // 2 % 2 == 1
         form = word.word.form(plural) if isinstance(word.word, Noun) else word.word.past
         made = [self._sentence(word, sense, form) for sense in senses]
@@ -121,7 +123,7 @@ class SensePairs:
         return Pair(texts, "same" if same else "different", form, (made[0][1], made[1][1]), tuple(tags))
 
     def _sentence(self, word: TwoSenses, sense: int, form: str) -> tuple[TaggedTokens, int, list[str]]:
-        """A sentence with the word in this sense, the word's place, and slices."""
+        """A sentence with the word in this sense, the index of the word, and slices."""
         draw = self._draw
         topic, other = (self._topics[word.topics[i]] for i in (sense, 1 - sense))
         cue = draw.weighted((("left", 0.4), ("right", 0.25), ("both", 0.35)))
@@ -145,7 +147,7 @@ class SensePairs:
 
 
 def trained_words(world: Lexicon) -> tuple[TwoSenses, ...]:
-    """The words of two senses that training pairs use: two nouns or verbs of every three."""
+    """The ambiguous words that training pairs use: two of every three."""
     return tuple(w for i, w in enumerate(world.two_senses) if i % 3 != 2)[:TRAIN_WORDS]
 
 
@@ -164,7 +166,7 @@ def _plain_clause(grammar: Grammar, topic: Topic) -> TaggedTokens:
 
 
 def _around_noun(grammar: Grammar, topic: Topic, target: TaggedToken, cue: str, plural: bool) -> TaggedTokens:
-    """A clause whose words of the topic stand before the noun, after it, or on both sides."""
+    """A clause with words of the topic before the noun, after it, or on both sides."""
     draw, the = grammar.draw, TaggedToken("the", "DET")
     adjective = TaggedToken(draw.zipf(topic.adjectives), "ADJ")
     if cue == "left":
@@ -181,7 +183,7 @@ def _around_noun(grammar: Grammar, topic: Topic, target: TaggedToken, cue: str, 
 
 
 def _around_verb(grammar: Grammar, topic: Topic, target: TaggedToken, cue: str, plural: bool) -> TaggedTokens:
-    """Likewise around a verb."""
+    """A clause with words of the topic before the verb, after it, or on both sides."""
     draw, the = grammar.draw, TaggedToken("the", "DET")
     thing = [
         the,

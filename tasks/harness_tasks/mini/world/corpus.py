@@ -1,7 +1,8 @@
-"""The unlabelled corpus: documents of sentences, one sentence a line, a blank line between documents.
+"""The unlabelled corpus: documents of sentences, one sentence per line, a blank line between documents.
 
-Stories stay with one topic; reports tell facts of a few entities, again in other words, and some ask and
-answer. What holds of an entity holds within its document only, so nothing can be learnt by heart.
+A story keeps to one topic. A report states facts about a few entities, some of them twice in other words, and
+some reports contain questions with answers. A fact holds only within its document, so facts cannot be
+memorised.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, FactWriter
+from harness_tasks.mini.world.facts import Cast, EntityFact, FactWriter
 from harness_tasks.mini.world.frames import contrast, gathering
 from harness_tasks.mini.world.grammar import (
     Grammar,
@@ -29,7 +30,7 @@ STORIES = 0.7
 
 
 class MiniCorpus:
-    """Documents out of a stream of choices."""
+    """Generates documents from a stream of choices."""
 
     def __init__(self, lexicon: Lexicon, *, seed: str = "corpus") -> None:
         self.draw = Draw(seed)
@@ -74,7 +75,7 @@ class MiniCorpus:
         return Phrase([*title, *name_tokens(name.words, PERSON)], False)
 
     def _of_topic(self, topic: Topic) -> TaggedTokens:
-        """A sentence of the topic; now and then it sets another topic against it or runs along with one."""
+        """A sentence of the topic; sometimes it is contrasted or coordinated with another topic."""
         draw, grammar = self.draw, self.grammar
         if draw.chance(0.1):
             return contrast(grammar, right=topic, wrong=self._other(topic))[0]
@@ -92,19 +93,19 @@ class MiniCorpus:
         """Facts about two or three entities, some stated twice, sometimes followed by questions with their
         answers."""
         draw = self.draw
-        told = self._facts()
-        out = [self._tell(fact, told) for fact in told]
-        out += [self._tell(fact, told) for fact in draw.shuffled(told) if draw.chance(0.6)]
+        facts = self._facts()
+        out = [self._state(fact, facts) for fact in facts]
+        out += [self._state(fact, facts) for fact in draw.shuffled(facts) if draw.chance(0.6)]
         if draw.chance(0.3):
             out.insert(draw.below(len(out)), gathering(self.grammar, self.cast)[0])
         if draw.chance(0.3):
             out.insert(draw.below(len(out)), self._of_topic(draw.one(self._topics)))
         if draw.chance(0.45):
-            for fact in draw.some(told, 3):
+            for fact in draw.some(facts, 3):
                 out += self._question(fact)
         return out
 
-    def _facts(self) -> list[Fact]:
+    def _facts(self) -> list[EntityFact]:
         draw = self.draw
         kind = draw.weighted(((PERSON, 5), (FIRM, 4), (PLACE, 1)))
         relations = [r for r in self.facts.relations if r.owner == kind]
@@ -112,20 +113,20 @@ class MiniCorpus:
         for _ in range(draw.between(2, 3)):
             owners.append(self.cast.other(kind, owners))
         return [
-            Fact(owner, relation, self.facts.value(relation, taken=owners))
+            EntityFact(owner, relation, self.facts.value(relation, taken=owners))
             for owner in owners
             for relation in draw.some(relations, 2)
         ]
 
-    def _tell(self, fact: Fact, told: list[Fact]) -> TaggedTokens:
+    def _state(self, fact: EntityFact, facts: list[EntityFact]) -> TaggedTokens:
         draw = self.draw
-        wrong = list(draw.one(told).value) if draw.chance(0.3) else None
-        same = [list(f.value) for f in told if f.relation == fact.relation and f.value != fact.value]
+        wrong = list(draw.one(facts).value) if draw.chance(0.3) else None
+        same = [list(f.value) for f in facts if f.relation == fact.relation and f.value != fact.value]
         if wrong is not None:
             wrong = draw.one(same) if same else list(self.facts.value(fact.relation, taken=[fact.owner]))
         return self.facts.state(fact, draw.one(fact.relation.verbs), wrong=wrong).tokens
 
-    def _question(self, fact: Fact) -> list[TaggedTokens]:
+    def _question(self, fact: EntityFact) -> list[TaggedTokens]:
         draw, verbs = self.draw, fact.relation.verbs
         if draw.chance(0.25):
             short = name_tokens(fact.owner.words, fact.owner.type)

@@ -1,7 +1,7 @@
-"""Random choices that come out the same on every machine and Python.
+"""Random choices that are the same on every machine and in every Python version.
 
-Only ``random.Random(text).random()`` is used: of the generator's methods it alone is promised to keep its
-sequence between versions.
+Only ``random.Random(text).random()`` is used, because it is the only method of the generator whose sequence
+is guaranteed to stay the same between versions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 ZIPF_SHIFT = 2.0
-"""Item r (from 0) of a list weighs 1 / (r + ZIPF_SHIFT) in :meth:`Draw.zipf`."""
+"""Item r (counted from 0) of a list has the weight 1 / (r + ZIPF_SHIFT) in :meth:`Draw.zipf`."""
 
 
 class Draw:
-    """A stream of choices of its own; the same ``seed`` gives the same stream."""
+    """An independent stream of choices; the same ``seed`` gives the same stream."""
 
     def __init__(self, seed: str) -> None:
         self._next = random.Random(f"mini world/{seed}").random
@@ -28,18 +28,18 @@ class Draw:
         return self._next() < share
 
     def below(self, n: int) -> int:
-        """A whole number from 0 to n - 1."""
+        """An integer from 0 to n - 1."""
         return int(self._next() * n)
 
     def between(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """An integer from low to high, both included."""
         return low + self.below(high - low + 1)
 
     def one(self, options: Sequence[T]) -> T:
         return options[self.below(len(options))]
 
     def weighted(self, options: Sequence[tuple[T, float]]) -> T:
-        """An option in proportion to the weight beside it."""
+        """An option with a probability proportional to its weight."""
         cumulative = list(accumulate(weight for _, weight in options))
         return options[min(bisect(cumulative, self._next() * cumulative[-1]), len(options) - 1)][0]
 

@@ -1,4 +1,4 @@
-"""Facts: an entity, a relation, a value; the ways to state one, and the ways to ask for it."""
+"""Facts (an entity, a relation and a value), sentences that state them, and questions about them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from harness_tasks.mini.world.lexicon import DAY, DAYS, MONTH, MONTHS, THING, Na
 from harness_tasks.mini.world.stems import FIRM, PERSON, PLACE, Name, Verb
 
 NEUTRAL = 0.2
-"""Share of names without a telling shape, of persons, places and firms."""
+"""Share of the names of persons, places and firms whose form does not indicate the type."""
 _WHO = {PERSON: ("Who", "Which person"), FIRM: ("Which firm",), PLACE: ("Which town", "Which place")}
 FRAMES = (("plain", 5.0), ("still", 1.0), ("cleft", 1.0), ("known", 1.0), ("apart", 1.5), ("not", 0.8))
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class EntityFact:
     """``owner`` has ``value`` (its words) by ``relation``."""
 
     owner: Name
@@ -36,7 +36,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence that says a fact; ``value`` and ``owner`` are spans of its tokens, end excluded."""
+    """A sentence that states a fact; ``value`` and ``owner`` are spans of its tokens, end excluded."""
 
     tokens: TaggedTokens
     owner: tuple[int, int]
@@ -45,8 +45,8 @@ class Statement:
 
 
 class Cast:
-    """Draws names. ``pools`` are sources of names with their weights; ``origin`` says where one came from;
-    ``neutral`` is the share of names without a telling shape."""
+    """Draws names. ``pools`` are sources of names with weights; ``origin`` maps each name to its source;
+    ``neutral`` is the share of names whose form does not indicate the type."""
 
     def __init__(
         self, draw: Draw, pools: Sequence[tuple[str, Names, float]], *, neutral: float = NEUTRAL
@@ -89,7 +89,7 @@ class FactWriter:
         self.relations = grammar.lexicon.relations
 
     def value(self, relation: Relation, *, taken: Sequence[Name] = ()) -> tuple[TaggedToken, ...]:
-        """A value that the relation may have."""
+        """A possible value of the relation."""
         draw = self.draw
         if relation.value == DAY:
             return (TaggedToken(draw.one(DAYS), "PROPN"),)
@@ -108,20 +108,20 @@ class FactWriter:
 
     def state(
         self,
-        fact: Fact,
+        fact: EntityFact,
         verb: Verb,
         *,
         frame: str = "",
         owner: Phrase | None = None,
         wrong: TaggedTokens | None = None,
     ) -> Statement:
-        """A sentence that says the fact with this verb.
+        """State the fact with this verb.
 
         Args:
-            fact: what to say.
+            fact: the fact to state.
             verb: one of the relation's.
             frame: one of :data:`FRAMES`; empty = drawn.
-            owner: takes the place of the owner's name (a pronoun).
+            owner: replaces the owner's name (a pronoun).
             wrong: for frame ``not``: a value that is denied.
         """
         frame = frame or self.draw.weighted(FRAMES)
@@ -142,8 +142,8 @@ class FactWriter:
         before = [*lead, *name, *head, *still, *self._verb(verb), *at]
         return self._built(before, value, [], owner=(len(lead), len(name)), marks=marks)
 
-    def _contrast(self, fact: Fact, verb: Verb, name: TaggedTokens, wrong: TaggedTokens) -> Statement:
-        """One value is denied, the right one said, in either order."""
+    def _contrast(self, fact: EntityFact, verb: Verb, name: TaggedTokens, wrong: TaggedTokens) -> Statement:
+        """Deny one value and state the right one, in either order."""
         value, at, no = list(fact.value), self._at(fact), TaggedToken("not", "PART")
         if self.draw.chance(0.5):
             before = [*name, TaggedToken("does", "AUX"), no, TaggedToken(verb.base, "VERB"), *at, *wrong]
@@ -163,20 +163,20 @@ class FactWriter:
         ]
         return [*as_everyone, TaggedToken(",", "PUNCT")]
 
-    def _apart(self, fact: Fact) -> tuple[TaggedTokens, list[str]]:
-        """Something between commas, which says nothing of the owner's type but for a person's trade."""
+    def _apart(self, fact: EntityFact) -> tuple[TaggedTokens, list[str]]:
+        """An insertion between commas; it does not indicate the owner's type, except for a person's trade."""
         grammar, topic = self.grammar, self.draw.one(list(self.grammar.lexicon.topics.values()))
         agent = grammar.noun_phrase(topic, "agents", deep=False)
         comma = TaggedToken(",", "PUNCT")
         if fact.owner.type == PERSON and self.draw.chance(0.4):
             trade = [TaggedToken("a", "DET"), TaggedToken(self.draw.zipf(topic.agents).singular, "NOUN")]
             return [comma, *trade, comma], [LONG_DISTANCE]
-        said = [
+        aside = [
             TaggedToken("as", "SCONJ"),
             *agent.tokens,
             TaggedToken(self.draw.one(("said", "knew")), "VERB"),
         ]
-        return [comma, *said, comma], [LONG_DISTANCE]
+        return [comma, *aside, comma], [LONG_DISTANCE]
 
     def _verb(self, verb: Verb) -> TaggedTokens:
         draw = self.draw
@@ -186,7 +186,7 @@ class FactWriter:
         return [*([TaggedToken(helper, "AUX")] if helper else []), TaggedToken(form, "VERB")]
 
     @staticmethod
-    def _at(fact: Fact) -> TaggedTokens:
+    def _at(fact: EntityFact) -> TaggedTokens:
         preposition = fact.relation.preposition
         return [TaggedToken(preposition, "ADP")] if preposition else []
 
@@ -203,18 +203,18 @@ class FactWriter:
         tokens = finish([*before, *value, *after])
         return Statement(tokens, (at, at + size), (len(before), len(before) + len(value)), tuple(marks))
 
-    def ask(self, fact: Fact, verb: Verb) -> TaggedTokens:
+    def ask(self, fact: EntityFact, verb: Verb) -> TaggedTokens:
         """A question for the value."""
         draw = self.draw
-        asked = [TaggedToken(w, "PRON") for w in draw.one(fact.relation.ask).split()]
+        pronouns = [TaggedToken(w, "PRON") for w in draw.one(fact.relation.ask).split()]
         name = name_tokens(fact.owner.words, fact.owner.type)
         if draw.chance(0.2):
             cleft = [TaggedToken("is", "AUX"), TaggedToken("it", "PRON"), TaggedToken("that", "SCONJ")]
-            return finish([*asked, *cleft, *name, TaggedToken(verb.third, "VERB")], "?")
+            return finish([*pronouns, *cleft, *name, TaggedToken(verb.third, "VERB")], "?")
         helper, form = draw.one((("does", verb.base), ("did", verb.base), ("has", verb.past)))
-        return finish([*asked, TaggedToken(helper, "AUX"), *name, TaggedToken(form, "VERB")], "?")
+        return finish([*pronouns, TaggedToken(helper, "AUX"), *name, TaggedToken(form, "VERB")], "?")
 
-    def ask_owner(self, fact: Fact, verb: Verb) -> TaggedTokens:
+    def ask_owner(self, fact: EntityFact, verb: Verb) -> TaggedTokens:
         """A question for the entity that has the value."""
         who = [TaggedToken(w, "PRON") for w in self.draw.one(_WHO[fact.relation.owner]).split()]
         return finish([*who, *self._verb(verb), *self._at(fact), *fact.value], "?")

@@ -1,4 +1,5 @@
-"""Sentences in which structure decides: topics set against each other, names without a telling context."""
+"""Sentences that only their structure disambiguates: contrasted topics, and names without informative
+context."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ GATHERINGS = (
 
 
 def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[TaggedTokens, str]:
-    """A sentence about ``right`` that has as many words of ``wrong``; told apart by a negation or by order.
+    """Write a sentence about ``right`` with as many words of ``wrong``; only negation or word order differs.
 
     Returns:
         The sentence, and ``negation`` or ``order``.
@@ -52,7 +53,7 @@ def contrast(grammar: Grammar, *, right: Topic, wrong: Topic) -> tuple[TaggedTok
 
 
 def _bare_phrase(grammar: Grammar, topic: Topic) -> TaggedTokens:
-    """The, one adjective and a noun, both of the topic."""
+    """*The*, an adjective and a noun of the topic."""
     draw = grammar.draw
     noun = draw.zipf(draw.one((topic.agents, topic.things))).form(draw.chance(0.4))
     return [
@@ -63,7 +64,7 @@ def _bare_phrase(grammar: Grammar, topic: Topic) -> TaggedTokens:
 
 
 def gathering(grammar: Grammar, cast: Cast) -> tuple[TaggedTokens, list[Name]]:
-    """A sentence that names one to three entities of any type and says nothing of their types."""
+    """A sentence that names one to three entities of any types without indicating the types."""
     draw = grammar.draw
     names: list[Name] = []
     for _ in range(draw.between(1, 3)):

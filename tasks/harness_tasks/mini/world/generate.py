@@ -1,12 +1,11 @@
-"""The files of the mini world: what a folder made by ``python -m harness_tasks.mini.world FOLDER`` holds.
+"""The files of the mini world, as ``python -m harness_tasks.mini.world FOLDER`` writes them.
 
-    corpus.txt.gz          a sentence a line, a blank line between documents
-    topic/, sense/         csv with a header; ner/, pos/: a word and its label a line; qa/: SQuAD's JSON
+    corpus.txt.gz          one sentence per line, a blank line between documents
+    topic/, sense/         csv with a header; ner/, pos/: one word and its label per line; qa/: SQuAD's JSON
     manifest.json          SHA-256 of every file (of the text, not of its compression) and some counts
 
-Every sentence of dev and test is kept out of the corpus, and no example is in two splits. What is in MORE is
-made after the corpus, which it leaves as it is: more pairs for the test of senses, and train_more files for
-curves over the number of labels.
+No sentence of dev or test is in the corpus, and no example is in two splits. The examples in MORE were added
+later and do not change the corpus: more test pairs of senses, and train_more files for learning curves.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from harness_tasks.mini.world.tagged import NameSentences, PosSentences, Tagged
 CORPUS_WORDS = 300_000
 CORPUS = "corpus.txt.gz"
 SPLITS = ("test", "dev", "train")
-"""In the order in which they are made: an example that an earlier one has is not made again."""
+"""In the order of generation; an example of an earlier split is not generated again."""
 SIZES = {
     "topic": {"train": 300, "dev": 200, "test": 500},
     "ner": {"train": 300, "dev": 200, "test": 500},
@@ -41,7 +40,7 @@ SIZES = {
     "pos": {"train": 200, "dev": 200, "test": 500},
 }
 MORE = {"topic": {"train": 700}, "ner": {"train": 700}, "sense": {"test": 1440}}
-"""Examples that were made after the corpus."""
+"""Numbers of examples that were added after the corpus was generated."""
 T = TypeVar("T")
 Splits = dict[str, list[T]]
 
@@ -53,7 +52,7 @@ def _splits(task: str, maker: Callable[[str], Callable[[], T]], key: Callable[[T
 
 
 def _fresh(n: int, make: Callable[[], T], key: Callable[[T], str], seen: set[str]) -> list[T]:
-    """``n`` examples whose keys are not in ``seen``, where they then are."""
+    """``n`` examples whose keys are not in ``seen``; adds their keys to it."""
     out: list[T] = []
     while len(out) < n:
         example = make()
@@ -65,7 +64,7 @@ def _fresh(n: int, make: Callable[[], T], key: Callable[[T], str], seen: set[str
 
 @cache
 def topic_examples() -> Splits[Labelled]:
-    """mini_topic; dev and test say whether train has a word of the text's topic."""
+    """mini_topic; tags of dev and test tell whether train has a word of the text's topic."""
     makers = {split: TopicTexts(split) for split in SPLITS}
     out = _splits("topic", lambda split: makers[split].make, lambda e: e.text)
     known = {word for e in out["train"] for word in e.text.lower().split()}
@@ -80,8 +79,8 @@ def topic_examples() -> Splits[Labelled]:
 
 @cache
 def _first_senses() -> Splits[Pair]:
-    """mini_sense before the corpus. A pair that was there is made again, so that every word keeps its number
-    of pairs."""
+    """mini_sense without later additions. A repeated pair is generated again, so that every word keeps its
+    number of pairs."""
     seen: set[tuple[str, ...]] = set()
     return {split: _pairs(split, range(SIZES["sense"][split]), seen) for split in SPLITS}
 
@@ -89,13 +88,13 @@ def _first_senses() -> Splits[Pair]:
 def _pairs(
     split: str, numbers: range, seen: set[tuple[str, ...]], *, without: frozenset[str] = frozenset()
 ) -> list[Pair]:
-    """The pairs of these numbers, each made until it is new and has no sentence of ``without``."""
+    """The pairs with these numbers, each generated until it is new and has no sentence of ``without``."""
     pairs, out = SensePairs(split), list[Pair]()
     while len(out) < len(numbers):
         pair = pairs.make(numbers[len(out)])
         key = tuple(sorted(pair.texts))
-        told = {sentence for text in pair.texts for sentence in sentences(text)}
-        if key not in seen and key[0] != key[1] and not told & without:
+        parts = {sentence for text in pair.texts for sentence in sentences(text)}
+        if key not in seen and key[0] != key[1] and not parts & without:
             seen.add(key)
             out.append(pair)
     return out
@@ -113,7 +112,7 @@ def ner_examples() -> Splits[Tagged]:
 
 @cache
 def pos_examples() -> Splits[Tagged]:
-    """mini_pos; dev and test say how many of their words train lacks."""
+    """mini_pos; tags of dev and test tell how many of their words train lacks."""
     out = _splits("pos", lambda split: PosSentences(split).make, _words)
     known = {t.form.lower() for e in out["train"] for t in e.tokens}
     for split in ("dev", "test"):
@@ -127,25 +126,26 @@ def _unknown(example: Tagged, known: set[str]) -> str:
 
 
 def _more(task: str, make: Callable[[], T], key: Callable[[T], str], splits: Splits[T]) -> list[T]:
-    """Further examples to learn from, none of them in a split."""
+    """Further training examples, none of them in a split."""
     return _fresh(MORE[task]["train"], make, key, {key(e) for part in splits.values() for e in part})
 
 
 @cache
 def more_topics() -> list[Labelled]:
-    """Of the words of train, as train."""
+    """With the words of train."""
     return _more("topic", TopicTexts("train_more").make, lambda e: e.text, topic_examples())
 
 
 @cache
 def more_names() -> list[Tagged]:
-    """Of the names of train, as train."""
+    """With the names of train."""
     return _more("ner", NameSentences("train_more").make, _words, ner_examples())
 
 
 @cache
 def sense_examples() -> Splits[Pair]:
-    """mini_sense. The later pairs of test are numbered on and made again where the corpus has a sentence."""
+    """mini_sense. Later test pairs continue the numbering; those with a sentence of the corpus are generated
+    again."""
     out, first = _first_senses(), SIZES["sense"]["test"]
     seen = {tuple(sorted(e.texts)) for part in out.values() for e in part}
     corpus = frozenset(corpus_text().split("\n"))

@@ -1,7 +1,7 @@
-"""The grammar: words in, tagged sentences out.
+"""The grammar, which generates tagged sentences.
 
-A sentence agrees in number, prefers the words of its topic, and may hold relative clauses between a subject
-and its verb, coordination, negation, the passive, reported speech and pronouns.
+Subject and verb agree in number, and words come mostly from the sentence's topic. A sentence may contain
+relative clauses between subject and verb, coordination, negation, the passive, reported speech and pronouns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness_tasks.mini.world.stems import PERSON, Noun, Verb
 
 OUTSIDE = "O"
 CROSS = 0.03
-"""Share of words that come from some other topic."""
+"""Share of words from another topic."""
 LONG_DISTANCE, NEGATION, COORDINATION, RELATIVE = "long_distance", "negation", "coordination", "relative"
 PASSIVE, PRONOUN = "passive", "pronoun"
 _SINGULAR = (("a", 9), ("this", 2), ("that", 1), ("every", 2), ("his", 1), ("her", 1), ("no", 0.5))
@@ -37,25 +37,25 @@ TaggedTokens = list[TaggedToken]
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A noun phrase: its words and its number."""
+    """A noun phrase: its tokens and its number."""
 
     tokens: TaggedTokens
     plural: bool
 
 
 def words(text: str, *tags: str) -> TaggedTokens:
-    """TaggedTokens of fixed words and their parts of speech."""
+    """Tokens of fixed words and their parts of speech."""
     return [TaggedToken(form, pos) for form, pos in zip(text.split(), tags, strict=True)]
 
 
 def name_tokens(parts: Sequence[str], kind: str) -> TaggedTokens:
-    """TaggedTokens of a name. Names of substances are common nouns by their part of speech."""
+    """Tokens of a name. Names of substances are common nouns by their part of speech."""
     pos = "NOUN" if kind == "SUB" else "PROPN"
     return [TaggedToken(part, pos, f"{'I' if i else 'B'}-{kind}") for i, part in enumerate(parts)]
 
 
 def finish(tokens: TaggedTokens, mark: str = ".") -> TaggedTokens:
-    """A sentence: capital first, full stop last, *a* before a vowel as *an*."""
+    """Finish a sentence: capital letter, full stop, *an* for *a* before a vowel."""
     out = []
     for i, token in enumerate(tokens):
         form = token.form
@@ -68,12 +68,13 @@ def finish(tokens: TaggedTokens, mark: str = ".") -> TaggedTokens:
 
 
 def text_of(tokens: TaggedTokens) -> str:
-    """Words with one blank between any two."""
+    """The words, separated by blanks."""
     return " ".join(token.form for token in tokens)
 
 
 class Grammar:
-    """Sentences out of a stream of choices. ``marks`` gathers what happened in them; clear it at will."""
+    """Generates sentences from a stream of choices. ``marks`` collects the constructions used; callers clear
+    it."""
 
     def __init__(self, draw: Draw, lexicon: Lexicon) -> None:
         self.draw = draw
@@ -82,7 +83,7 @@ class Grammar:
         self._topics = list(lexicon.topics.values())
 
     def source(self, topic: Topic) -> Topic:
-        """The topic itself, mostly; else general vocabulary, rarely another topic."""
+        """Usually the topic itself, sometimes the general vocabulary, rarely another topic."""
         if self.draw.chance(CROSS):
             return self.draw.one(self._topics)
         return self.lexicon.general if self.draw.chance(0.12) else topic
@@ -101,14 +102,14 @@ class Grammar:
         return Phrase(tokens, plural)
 
     def subject(self, topic: Topic, kind: str = "agents", *, noun: Noun | None = None) -> Phrase:
-        """A noun phrase, now and then with something between it and the verb it rules."""
+        """A noun phrase, sometimes with an insertion between it and its verb."""
         phrase = self.noun_phrase(topic, kind, noun=noun)
         if not self.draw.chance(0.14):
             return phrase
         return Phrase([*phrase.tokens, *self.insertion(topic, phrase.plural, kind=kind)], phrase.plural)
 
     def insertion(self, topic: Topic, plural: bool, *, kind: str = "agents") -> TaggedTokens:
-        """What may stand between a subject and its verb: a relative clause or a phrase of place."""
+        """An insertion between subject and verb: a relative clause or a phrase of place."""
         self.marks.append(LONG_DISTANCE)
         which = TaggedToken("who" if kind == "agents" else "that", "PRON")
         choice = self.draw.below(3)
@@ -125,7 +126,7 @@ class Grammar:
         return self.draw.zipf(self.source(topic).acts)
 
     def verb(self, verb: Verb, plural: bool, *, tense: str | None = None) -> TaggedTokens:
-        """The verb with its auxiliaries, agreeing with a subject of this number, negated at times."""
+        """The verb with its auxiliaries, agreeing with a subject of this number, sometimes negated."""
         draw = self.draw
         tense = tense or draw.weighted(
             (("past", 0.5), ("present", 0.28), ("future", 0.08), ("perfect", 0.07), ("going", 0.07))
@@ -150,7 +151,7 @@ class Grammar:
         return [TaggedToken(helper, "AUX"), *no, *adverb, TaggedToken(form, "VERB")]
 
     def clause(self, topic: Topic, *, subject: Phrase | None = None) -> TaggedTokens:
-        """A clause without its full stop. ``subject`` takes the place of one that is drawn."""
+        """A clause without its full stop. ``subject`` replaces the drawn one."""
         draw = self.draw
         kind = draw.weighted((("act", 0.52), ("happen", 0.26), ("be", 0.12), ("passive", 0.1)))
         if kind == "act":
@@ -166,7 +167,7 @@ class Grammar:
         return [*out, *self._place_and_time(topic)]
 
     def sentence(self, topic: Topic, *, subject: Phrase | None = None) -> TaggedTokens:
-        """A whole sentence of one clause or two."""
+        """A sentence of one or two clauses."""
         draw = self.draw
         first = self.clause(topic, subject=subject)
         kind = draw.weighted((("one", 0.55), ("and", 0.16), ("when", 0.16), ("said", 0.07), ("is", 0.06)))
@@ -190,7 +191,7 @@ class Grammar:
         return finish(first)
 
     def be(self, plural: bool) -> TaggedToken:
-        """A form of *be* that agrees."""
+        """A form of *be* that agrees in number."""
         return TaggedToken(self.draw.one(("are", "were") if plural else ("is", "was")), "AUX")
 
     def pronoun(self, kind: str = PERSON) -> Phrase:
@@ -199,7 +200,7 @@ class Grammar:
         return Phrase([TaggedToken(self.draw.one(("she", "he")) if kind == PERSON else "it", "PRON")], False)
 
     def _act(self, topic: Topic, subject: Phrase) -> TaggedTokens:
-        """Subject, verb and object; at times a second verb and object."""
+        """Subject, verb and object; sometimes a second verb and object."""
         draw = self.draw
         out = [*subject.tokens]
         if draw.chance(0.08):

@@ -1,4 +1,4 @@
-"""The vocabulary of the world, the same at every call: topics, words of two senses, names, relations."""
+"""The vocabulary of the world, the same in every call: topics, ambiguous words, names and relations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Topic:
 
     Attributes:
         name: of the topic.
-        acts: transitive verbs: persons do them to things.
+        acts: transitive verbs with persons as subjects and things as objects.
         happenings: intransitive verbs of persons and things.
         agents: persons; most are a verb and -or.
         things: most are bare stems, some a verb and -ment; some share their form with a verb.
@@ -58,8 +58,8 @@ class Topic:
         return [*verbs, *nouns, *self.adjectives, *self.adverbs]
 
     def part(self, kept: tuple[int, ...], *, of: int, without: frozenset[str] = frozenset()) -> Topic:
-        """The topic with those words of each list whose place modulo ``of`` is in ``kept``; ``without`` names
-        words (first forms) to leave out."""
+        """The topic with the words of each list whose index modulo ``of`` is in ``kept``, except the words
+        (first forms) in ``without``."""
 
         def chosen(words: tuple[W, ...]) -> tuple[W, ...]:
             left = [w for w in words if first_form(w) not in without]
@@ -79,7 +79,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TwoSenses:
-    """A word with a sense in each of two topics; the first is the frequent one."""
+    """An ambiguous word with a sense in each of two topics; the first is the frequent one."""
 
     word: Noun | Verb
     topics: tuple[str, str]
@@ -91,7 +91,7 @@ class TwoSenses:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What may be said of an entity: ``verbs`` are synonyms, ``ask`` begins the questions about the value.
+    """A relation of an entity to a value: ``verbs`` are synonyms, ``ask`` begins questions about the value.
 
     ``owner`` and ``value`` are types of names, or DAY, MONTH or THING (a common noun with its article).
     """
@@ -106,7 +106,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names by type. ``telling`` have a shape; ``neutral`` stems serve as names of persons, places, firms."""
+    """Names by type. The form of ``telling`` names indicates the type; ``neutral`` stems are names of
+    persons, places or firms."""
 
     first: tuple[str, ...]
     last: tuple[str, ...]
@@ -114,7 +115,7 @@ class Names:
     neutral: tuple[str, ...]
 
     def part(self, kept: tuple[int, ...], *, of: int) -> Names:
-        """Those names of each list whose place modulo ``of`` is in ``kept``."""
+        """The names of each list whose index modulo ``of`` is in ``kept``."""
 
         def chosen(names: tuple[N, ...]) -> tuple[N, ...]:
             return tuple(n for i, n in enumerate(names) if i % of in kept)
@@ -125,7 +126,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Everything; see the parts. ``known`` names occur in the corpus, ``new`` ones never do."""
+    """The whole vocabulary. ``known`` names occur in the corpus, ``new`` ones do not."""
 
     topics: dict[str, Topic]
     general: Topic
@@ -184,7 +185,7 @@ def _topic(name: str, stems: Stems, draw: Draw, *, size: int) -> Topic:
 
 
 def _two_senses(stems: Stems) -> tuple[TwoSenses, ...]:
-    """Three words for each pair of topics, two nouns and a verb, and three nouns more: 48."""
+    """Two nouns and a verb for each pair of topics, and three more nouns: 48."""
     pairs = list(combinations(TOPICS, 2))
     out = []
     for i, pair in enumerate([*pairs, *pairs, *pairs, *pairs[:3]]):
@@ -201,7 +202,7 @@ def _with_word(topic: Topic, word: Noun | Verb, place: int) -> Topic:
 
 
 def _shared_forms(topic: Topic) -> list[str]:
-    """Forms that are a verb's and a noun's."""
+    """Forms that are both a verb's and a noun's."""
     verbs = {form for v in (*topic.acts, *topic.happenings) for form in (v.base, v.third)}
     nouns = [form for n in topic.things for form in (n.singular, n.plural)]
     return [form for form in nouns if form in verbs]

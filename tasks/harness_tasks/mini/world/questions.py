@@ -1,11 +1,11 @@
-"""mini_qa: a question on a passage of several facts; the answer is a span of it."""
+"""Examples of mini_qa: a question about a passage with several facts; the answer is a span of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, FactWriter, Statement
+from harness_tasks.mini.world.facts import Cast, EntityFact, FactWriter, Statement
 from harness_tasks.mini.world.grammar import NEGATION, Grammar, TaggedTokens, text_of
 from harness_tasks.mini.world.lexicon import Relation, lexicon
 from harness_tasks.mini.world.stems import Name, Verb
@@ -17,7 +17,7 @@ TRAIN_VERBS = 2
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, its passage, its answer and where that begins (a character), and slices."""
+    """A question, its passage, the answer, the offset of the answer in characters, and slices."""
 
     question: str
     context: str
@@ -27,7 +27,7 @@ class Asked:
 
 
 class Questions:
-    """Questions of mini_qa."""
+    """Generates the questions of mini_qa."""
 
     def __init__(self, split: str) -> None:
         self._draw = Draw(f"mini_qa/{split}")
@@ -43,10 +43,10 @@ class Questions:
         relation = draw.one(self._facts.relations)
         owner = self._cast.name(relation.owner)
         other = self._cast.other(relation.owner, [owner])
-        asked = Fact(owner, relation, self._facts.value(relation, taken=[owner, other]))
+        asked = EntityFact(owner, relation, self._facts.value(relation, taken=[owner, other]))
         facts, tags = self._around(asked, other)
         verb = draw.one(self._verbs(relation))
-        group, said, marks = self._said(asked, verb)
+        group, statement, marks = self._statement(asked, verb)
         backwards = "pronoun" not in marks and draw.chance(0.15)
         asking = draw.one(self._verbs(relation))
         tags += [*marks, "verb:same" if asking == verb else "verb:other"]
@@ -58,8 +58,8 @@ class Questions:
         place = draw.below(len(facts) + 1)
         sentences = [*facts[:place], *group, *facts[place:]]
         before = " ".join(text_of(s) for s in [*facts[:place], *group[:-1]])
-        span = said.owner if backwards else said.value
-        start, answer = _characters(said.tokens, span)
+        span = statement.owner if backwards else statement.value
+        start, answer = _characters(statement.tokens, span)
         start += len(before) + 1 if before else 0
         context = " ".join(text_of(s) for s in sentences)
         return Asked(text_of(question), context, answer, start, tuple(tags))
@@ -67,10 +67,10 @@ class Questions:
     def _verbs(self, relation: Relation) -> tuple[Verb, ...]:
         return relation.verbs[:TRAIN_VERBS] if self._train else relation.verbs
 
-    def _around(self, asked: Fact, other: Name) -> tuple[list[TaggedTokens], list[str]]:
-        """Sentences of the facts that may mislead and of some that do not; slices."""
+    def _around(self, asked: EntityFact, other: Name) -> tuple[list[TaggedTokens], list[str]]:
+        """Sentences of distracting and unrelated facts, and slices."""
         draw, tags = self._draw, []
-        facts: list[Fact] = []
+        facts: list[EntityFact] = []
         if draw.chance(0.65):
             tags.append("distractor:relation")
             facts.append(self._fact(other, asked.relation, asked))
@@ -91,15 +91,15 @@ class Questions:
     def _of(self, name: Name) -> list[Relation]:
         return [r for r in self._facts.relations if r.owner == name.type]
 
-    def _fact(self, owner: Name, relation: Relation, asked: Fact) -> Fact:
-        """A fact with another value than the one that is asked for."""
+    def _fact(self, owner: Name, relation: Relation, asked: EntityFact) -> EntityFact:
+        """A fact with another value than that of ``asked``."""
         while True:
             value = self._facts.value(relation, taken=[owner, asked.owner])
             if not {t.form for t in value} & {t.form for t in asked.value if t.form != "a"}:
-                return Fact(owner, relation, value)
+                return EntityFact(owner, relation, value)
 
-    def _said(self, asked: Fact, verb: Verb) -> tuple[list[TaggedTokens], Statement, list[str]]:
-        """The sentences that say what is asked for, the last of which holds the answer."""
+    def _statement(self, asked: EntityFact, verb: Verb) -> tuple[list[TaggedTokens], Statement, list[str]]:
+        """The sentences that state the asked fact; the last one contains the answer."""
         draw = self._draw
         if draw.chance(0.2):
             before = draw.one([r for r in self._of(asked.owner) if r != asked.relation] or [asked.relation])
@@ -107,14 +107,14 @@ class Questions:
                 lead = self._facts.state(
                     self._fact(asked.owner, before, asked), draw.one(self._verbs(before)), frame="plain"
                 )
-                said = self._facts.state(asked, verb, owner=self._grammar.pronoun(asked.owner.type))
-                return [lead.tokens, said.tokens], said, ["pronoun", *said.marks]
+                statement = self._facts.state(asked, verb, owner=self._grammar.pronoun(asked.owner.type))
+                return [lead.tokens, statement.tokens], statement, ["pronoun", *statement.marks]
         frame, wrong = "", None
         if draw.chance(0.15):
             frame, wrong = "not", list(self._fact(asked.owner, asked.relation, asked).value)
-        said = self._facts.state(asked, verb, frame=frame, wrong=wrong)
-        marks = list(said.marks)
-        return [said.tokens], said, [*marks, *(["distractor:denied"] if NEGATION in marks else [])]
+        statement = self._facts.state(asked, verb, frame=frame, wrong=wrong)
+        marks = list(statement.marks)
+        return [statement.tokens], statement, [*marks, *(["distractor:denied"] if NEGATION in marks else [])]
 
 
 def _characters(tokens: TaggedTokens, span: tuple[int, int]) -> tuple[int, str]:

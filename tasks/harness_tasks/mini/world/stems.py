@@ -1,7 +1,7 @@
-"""Stems, the forms that are made of them, and the shapes of names.
+"""Stems, inflected forms, and names.
 
-Shape tells the type of most names: a place ends in -holm or -mere, a substance in -ium or -ite. Neutral names
-are bare stems, which only their context gives a type.
+The ending of most names indicates their type: places end in -holm or -mere, substances in -ium or -ite.
+Neutral names are bare stems; only the context indicates their type.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name: its words, its type, and whether its shape gives the type away."""
+    """A name: its words, its type, and whether its form indicates the type."""
 
     words: tuple[str, ...]
     type: str
@@ -86,7 +86,7 @@ def _with_s(word: str) -> str:
 
 
 class Stems:
-    """Makes stems, none twice and none that begins or ends another word it made."""
+    """Generates stems that are all different."""
 
     def __init__(self, draw: Draw, *, taken: list[str]) -> None:
         self._draw = draw
@@ -104,14 +104,14 @@ class Stems:
                 return word
 
     def claim(self, word: str) -> bool:
-        """Mark a word as used; False when it was."""
+        """Mark a word as used; False if it was used before."""
         if word in self._taken:
             return False
         self._taken[word] = None
         return True
 
     def shaped(self, ends: Sequence[str]) -> str:
-        """A short stem with one of the endings, never made before."""
+        """A new short stem with one of the endings."""
         while True:
             draw = self._draw
             word = draw.one(_ONSETS) + draw.one(_VOWELS) + draw.one(_MIDDLES)
@@ -141,5 +141,5 @@ class Stems:
         return Name((self.shaped(_SUBSTANCE_ENDS),), SUBSTANCE)
 
     def neutral(self) -> str:
-        """A capitalised bare stem; its type is what the context makes of it."""
+        """A capitalised bare stem, whose type only the context indicates."""
         return self.new().capitalize()

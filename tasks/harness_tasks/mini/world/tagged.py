@@ -1,11 +1,11 @@
-"""mini_ner: names and their types. mini_pos: parts of speech."""
+"""Examples of mini_ner (names and their types) and mini_pos (parts of speech)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness_tasks.mini.world.draw import Draw
-from harness_tasks.mini.world.facts import Cast, Fact, FactWriter
+from harness_tasks.mini.world.facts import Cast, EntityFact, FactWriter
 from harness_tasks.mini.world.frames import gathering
 from harness_tasks.mini.world.grammar import Grammar, Phrase, TaggedToken, TaggedTokens, name_tokens
 from harness_tasks.mini.world.lexicon import TITLES, Names, lexicon
@@ -13,7 +13,7 @@ from harness_tasks.mini.world.stems import PERSON, Name
 
 TRAIN, CORPUS, NEW = "train", "corpus", "new"
 TRAIN_NAMES = 5
-"""Train uses every fifth of the names the corpus knows."""
+"""Train uses every fifth of the names in the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Tagged:
 
 
 def pools(split: str) -> list[tuple[str, Names, float]]:
-    """Names a split draws from, with weights: those of train, others of the corpus, and such as occur nowhere
-    else."""
+    """The names that a split draws from, with weights: those of train, others of the corpus, and names that
+    occur nowhere else."""
     world = lexicon()
     train = (TRAIN, world.known.part((0,), of=TRAIN_NAMES), 1.0)
     if split.startswith("train"):
@@ -36,14 +36,14 @@ def pools(split: str) -> list[tuple[str, Names, float]]:
 
 
 class NameSentences:
-    """Sentences of mini_ner. The names of one sentence are all of one pool."""
+    """Generates the sentences of mini_ner. All names of a sentence are from one pool."""
 
     def __init__(self, split: str) -> None:
         self._draw = Draw(f"mini_ner/{split}")
         self._grammar = Grammar(self._draw, lexicon())
         self._casts = []
         for origin, names, weight in pools(split):
-            # without a telling context a neutral name has no type at all
+            # without an informative context a neutral name has no type
             telling = Cast(self._draw, [(origin, names, 1.0)], neutral=0.0)
             facts = FactWriter(self._grammar, Cast(self._draw, [(origin, names, 1.0)], neutral=0.35))
             self._casts.append(((origin, telling, facts), weight))
@@ -79,16 +79,16 @@ class NameSentences:
         relation = draw.one(facts.relations)
         owner = facts.cast.name(relation.owner)
         value = facts.value(relation, taken=[owner])
-        fact = Fact(owner, relation, value)
+        fact = EntityFact(owner, relation, value)
         wrong = list(facts.value(relation, taken=[owner])) if draw.chance(0.3) else None
-        said = facts.state(fact, draw.one(relation.verbs), wrong=wrong)
-        spoken = [token.form for token in said.tokens]
-        names = [n for n in facts.cast.origin if all(word in spoken for word in n.words)]
-        return said.tokens, names, said.marks
+        statement = facts.state(fact, draw.one(relation.verbs), wrong=wrong)
+        forms = [token.form for token in statement.tokens]
+        names = [n for n in facts.cast.origin if all(word in forms for word in n.words)]
+        return statement.tokens, names, statement.marks
 
 
 class PosSentences:
-    """Sentences of mini_pos."""
+    """Generates the sentences of mini_pos."""
 
     def __init__(self, split: str) -> None:
         world = lexicon()
@@ -105,9 +105,9 @@ class PosSentences:
         if draw.chance(0.15):
             relation = draw.one(self._facts.relations)
             owner = self._facts.cast.name(relation.owner)
-            fact = Fact(owner, relation, self._facts.value(relation, taken=[owner]))
-            said = self._facts.state(fact, draw.one(relation.verbs))
-            tokens, marks = said.tokens, list(said.marks)
+            fact = EntityFact(owner, relation, self._facts.value(relation, taken=[owner]))
+            statement = self._facts.state(fact, draw.one(relation.verbs))
+            tokens, marks = statement.tokens, list(statement.marks)
         else:
             tokens = self._grammar.sentence(draw.one(self._topics))
             marks = list(dict.fromkeys(self._grammar.marks))
