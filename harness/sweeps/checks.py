@@ -95,16 +95,16 @@ def check_data(cells: Sequence[Cell]) -> None:
             task, splits = inputs.read_data(cell)
         except HarnessError as e:
             raise HarnessError(f"{e}\n(in cell {cell.title}; nothing has been run)") from e
-        for line in data_report(task.name, splits):
-            if line not in printed:  # training sizes and other options read the same files again
-                warn(line)
-            printed.add(line)
+        for part in data_report(task.name, splits):
+            if part not in printed:  # training sizes and other options read the same files again
+                warn(part)
+            printed.add(part)
 
 
 def data_report(name: str, splits: Splits) -> Iterator[str]:
-    """Yield the data card, the notes and the warnings of a data set as lines for the terminal."""
+    """Yield the parts of the data card, the notes and the warnings of a data set for the terminal."""
     if splits.card is not None:
-        yield from (f"{name}: {line}" for line in splits.card.lines())
+        yield from (f"{name}: " + "\n  ".join(group) for group in splits.card.groups())
     yield from (f"{name}: {note}" for note in splits.notes)
     yield from (f"{name}: warning: {warning}" for warning in splits.warnings)
 

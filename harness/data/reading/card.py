@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from harness.data.reading.log import Fact, ReadLog
+from harness.data.reading.log import Fact, Origin, ReadLog
 from harness.data.reading.overlap import Overlap, compare, text_key
 from harness.errors import HarnessError
 
@@ -45,12 +45,14 @@ class SplitSummary:
 
     Attributes:
         examples: their number.
-        classes: number of occurrences of each class, most frequent first; empty when labels are not classes.
+        n_classes: number of different classes; 0 when labels are not classes.
+        classes: number of occurrences of each of the hundred most frequent classes.
         lengths: minimum, quartiles and maximum of the examples' lengths.
         samples: the first examples, shortened, each with its labels.
     """
 
     examples: int
+    n_classes: int = 0
     classes: dict[str, int] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()
     samples: tuple[str, ...] = ()
@@ -118,15 +120,17 @@ class DataCard:
 
     def lines(self) -> list[str]:
         """Return the card as lines for the terminal, without its warnings."""
-        out = [f"{source}: {_facts(facts)}" for source, facts in self.files.items()]
+        return [line for group in self.groups() for line in group]
+
+    def groups(self) -> list[list[str]]:
+        """Return the lines in groups that belong together: files, each split, rows left out."""
+        out = [_files(self.files)]
         for split, summary in self.splits.items():
-            out.append(f"{split}: {self._summary(summary)}")
-            out += [f"  {sample}" for sample in summary.samples]
-        out += self.excluded
-        out += [f"skipped {row}" for row in self.skipped[:5]]
+            out.append([f"{split}: {self._summary(summary)}", *(f"  {sample}" for sample in summary.samples)])
+        omitted = [*self.excluded, *(f"skipped {row}" for row in self.skipped[:5])]
         if self.n_skipped > 5:
-            out.append(f"skipped {self.n_skipped - 5} further rows, listed in the record")
-        return out
+            omitted.append(f"skipped {self.n_skipped - 5} further rows, listed in the record")
+        return [group for group in [*out, omitted] if group]
 
     def _summary(self, summary: SplitSummary) -> str:
         parts = [f"{summary.examples:,} examples"]
@@ -134,7 +138,7 @@ class DataCard:
             top = list(summary.classes.items())
             shown = ", ".join(f"{name} {n:,}" for name, n in top[:_SHOWN_CLASSES])
             more = ", ..." if len(top) > _SHOWN_CLASSES else ""
-            parts.append(f"{len(top)} {self.counted} ({shown}{more})")
+            parts.append(f"{summary.n_classes} {self.counted} ({shown}{more})")
         if summary.lengths:
             low, *quartiles, high = summary.lengths
             middle = ", ".join(map(str, quartiles))
@@ -187,6 +191,7 @@ def _summarise(examples: Sequence[CardExample], counted: str) -> SplitSummary:
     lengths = [sum(map(len, e.texts)) if e.length is None else e.length for e in examples]
     return SplitSummary(
         examples=len(examples),
+        n_classes=len(classes),
         classes=dict(classes.most_common(_MAX_CLASSES)),
         lengths=quartiles(lengths) if lengths else (),
         samples=tuple(_sample(e) for e in examples[:SAMPLES]),
@@ -214,5 +219,21 @@ def _short(text: str) -> str:
     return line if len(line) <= _SAMPLE_LENGTH else f"{line[: _SAMPLE_LENGTH - 3]}..."
 
 
+def _files(files: Mapping[str, Mapping[str, Fact]]) -> list[str]:
+    """One line per way of reading; files of one folder that were read alike share it."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for source, facts in files.items():
+        folder, slash, name = source.rpartition("/")
+        groups.setdefault((folder + slash, _facts(facts)), []).append(name)
+    return [f"{folder}{_braced(names)}: {facts}" for (folder, facts), names in groups.items()]
+
+
+def _braced(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{{{','.join(names)}}}"
+
+
 def _facts(facts: Mapping[str, Fact]) -> str:
-    return "; ".join(f"{name} {fact.value} ({fact.origin})" for name, fact in facts.items())
+    """The facts by origin. Example: ``given text=review; recognised format=csv, encoding=utf-8``."""
+    origins: tuple[Origin, ...] = ("given", "recognised")
+    shown = {o: [f"{name}={f.value}" for name, f in facts.items() if f.origin == o] for o in origins}
+    return "; ".join(f"{origin} {', '.join(values)}" for origin, values in shown.items() if values)

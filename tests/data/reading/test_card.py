@@ -43,7 +43,7 @@ def test_a_card_shows_facts_counts_and_examples() -> None:
     examples = [CardExample((f"text {i}",), ("xy"[i % 2],)) for i in range(5)]
     card = make_card(log, {"train": examples, "test": [CardExample(("new",), ("x",))]})
     assert card.lines() == [
-        "a.csv: text review (given); format csv (recognised)",
+        "a.csv: given text=review; recognised format=csv",
         "train: 5 examples; 2 classes (x 3, y 2); 6 to 6 characters (quartiles 6, 6, 6)",
         "  text 0 -> x",
         "  text 1 -> y",
@@ -120,3 +120,14 @@ def test_copies_of_a_text_stay_on_one_side_of_a_cut() -> None:
     unique = [Example(str(i), (), str(i)) for i in range(20)]
     keyed = source.complete({"train": unique}, ReadLog(), keys=lambda e: (e.gold, ""))
     assert keyed == source.complete({"train": unique}, ReadLog())
+
+
+def test_files_that_were_read_alike_share_a_line() -> None:
+    log = ReadLog()
+    for name in ("data/train.csv", "data/test.csv", "other/test.tsv"):
+        log.recognised(name, "format", name[-3:])
+    many = [CardExample((f"{i}",), (f"class {i}",)) for i in range(150)]
+    lines = make_card(log, {"train": many}).lines()
+    assert lines[0] == "data/{train.csv,test.csv}: recognised format=csv"
+    assert lines[1] == "other/test.tsv: recognised format=tsv"
+    assert lines[2].startswith("train: 150 examples; 150 classes (class 0 1, ")

@@ -302,5 +302,5 @@ def test_data_cards_are_counted_and_damaged_ones_reported() -> None:
     records = [Record("complete", "t", "e", "s", "c", i, data_card=card) for i, card in enumerate(cards)]
     first, second = data_cards(records)
     assert first["cells"] == 2
-    assert first["lines"][0] == "a.csv: format csv (given)"
+    assert first["lines"][0] == "a.csv: given format=csv"
     assert "damaged" in second["lines"][0]
