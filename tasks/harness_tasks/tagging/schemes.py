@@ -141,7 +141,7 @@ def _ill_formed(labels: Sequence[str], scheme: str) -> int:
     """Number of labels of a sequence that violate the scheme at their position."""
     if scheme == "io":
         return 0
-    parts = [_canonical(label) for label in labels]
+    parts = [canonical(label) for label in labels]
     before, after = [("", ""), *parts[:-1]], [*parts[1:], ("", "")]
     return sum(map(_RULES[scheme], parts, before, after))
 
@@ -164,7 +164,7 @@ _RULES = {"iob1": _breaks_iob1, "iob2": _breaks_iob2, "bioes": _breaks_bioes, "b
 
 
 @cache
-def _canonical(label: str, *, bare: bool = False) -> tuple[str, str]:
+def canonical(label: str, *, bare: bool = False) -> tuple[str, str]:
     """Prefix (B, I, E, S, or "" outside) and type; with ``bare`` a bare type counts as inside."""
     prefix, kind = split_label(label)
     if not prefix:
@@ -186,7 +186,7 @@ def entities(labels: Sequence[str], *, bare: bool = False) -> list[Entity]:
     found: list[Entity] = []
     start, prefix, kind = 0, "", ""
     for at, label in enumerate([*labels, OUTSIDE]):
-        new_prefix, new_kind = _canonical(label, bare=bare)
+        new_prefix, new_kind = canonical(label, bare=bare)
         if prefix in ("B", "I") and new_prefix in ("I", "E") and new_kind == kind:
             prefix = new_prefix
             continue

@@ -17,11 +17,14 @@ it has no columns and no confidence interval. This module imports neither torch 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from harness.data.statistics import ClassCounts, ExampleStats, MetricFromStats, Scores, pick, ratio
-from harness_tasks.tagging.schemes import OUTSIDE, entities, strict_entities
+from harness_tasks.tagging.schemes import OUTSIDE
+from harness_tasks.tagging.span_arrays import LabelArrays, LabelParts, SpanArrays, matching
+from harness_tasks.tagging.span_arrays import spans as find_spans
 
 Labels = Sequence[str]
 
@@ -41,18 +44,20 @@ def example_stats(
         spans: count entities; False for plain labels, whose counts per label are kept instead.
         characters: the labels are those of characters; count each label for ``character_macro_f1``.
     """
-    names, columns = [*WORDS], [token_counts(gold, predicted)]
+    return _stats(LabelArrays.of(gold, predicted), spans=spans, characters=characters)
+
+
+def _stats(labels: LabelArrays, *, spans: bool, characters: bool) -> ExampleStats:
+    names, columns = [*WORDS], [_token_counts(labels)]
     if spans:
-        names += [*PARTS, *STRICT]
-        columns += [span_counts(gold, predicted), span_counts(gold, predicted, strict=True)]
-        types, by_type = _by_type(gold, predicted)
-        names += [f"type/{kind}/{part}" for kind in types for part in PARTS]
-        columns.append(by_type)
+        types, by_type = _type_counts(labels)
+        names += [*PARTS, *STRICT, *(f"type/{kind}/{part}" for kind in types for part in PARTS)]
+        columns += [_totals(by_type), _totals(_type_counts(labels, strict=True)[1]), _flat(by_type)]
     if characters or not spans:
         prefix, ignored = ("label", OUTSIDE) if characters else ("tag", None)
-        labels, by_label = _by_label(gold, predicted, ignored=ignored)
-        names += [f"{prefix}/{label}/{part}" for label in labels for part in PARTS]
-        columns.append(by_label)
+        kept, by_label = _label_counts(labels, ignored=ignored)
+        names += [f"{prefix}/{label}/{part}" for label in kept for part in PARTS]
+        columns.append(_flat(by_label))
     return ExampleStats(tuple(names), np.hstack(columns).astype(np.float64))
 
 
@@ -63,58 +68,76 @@ def span_counts(gold: Sequence[Labels], predicted: Sequence[Labels], *, strict: 
         gold, predicted: N sequences of IOB2 labels, of equal length pairwise.
         strict: read both by strict IOB2 instead of conlleval's rule.
     """
-    read = strict_entities if strict else entities
-    counts = np.zeros((len(gold), 3), dtype=np.int64)
-    for i, (g, p) in enumerate(zip(gold, predicted, strict=True)):
-        # entities are (type, start, end): the intersection holds those with equal type and ends
-        gold_set, predicted_set = set(read(g)), set(read(p))
-        counts[i] = len(gold_set & predicted_set), len(predicted_set), len(gold_set)
-    return counts
+    return _totals(_type_counts(LabelArrays.of(gold, predicted), strict=strict)[1])
 
 
-def token_counts(gold: Sequence[Labels], predicted: Sequence[Labels]) -> np.ndarray:
+def _token_counts(labels: LabelArrays) -> np.ndarray:
     """(N, 2) int64: correctly labelled words and words of each sentence."""
-    pairs = zip(gold, predicted, strict=True)
-    counts = [(sum(a == b for a, b in zip(g, p, strict=True)), len(g)) for g, p in pairs]
-    # the reshape keeps two columns if there are no sentences
-    return np.array(counts, dtype=np.int64).reshape(-1, 2)
+    right = labels.gold == labels.predicted
+    return np.stack([labels.per_sequence(right), labels.per_sequence(np.ones_like(right))], axis=1)
 
 
-def _by_label(
-    gold: Sequence[Labels], predicted: Sequence[Labels], *, ignored: str | None
-) -> tuple[list[str], np.ndarray]:
-    """The labels that occur, without ``ignored``, and (N, 3 L) counts: correct, predicted, gold per label."""
-    labels = sorted({x for side in (gold, predicted) for sequence in side for x in sequence} - {ignored})
-    first = {label: 3 * i for i, label in enumerate(labels)}
-    out = np.zeros((len(gold), 3 * len(labels)), dtype=np.int64)
-    # each row is a view of `out`, so that adding to it fills the table
-    for row, gold_labels, predicted_labels in zip(out, gold, predicted, strict=True):
-        for g, p in zip(gold_labels, predicted_labels, strict=True):
-            # gold NOUN, predicted VERB: (ignored, VERB, NOUN) counts a predicted VERB and a gold NOUN, and
-            # nothing as correct
-            for part, label in enumerate((g if g == p else ignored, p, g)):
-                if label is not None and label != ignored:
-                    row[first[label] + part] += 1
-    return labels, out
+def _totals(counts: np.ndarray) -> np.ndarray:
+    """(N, 3) sums over the classes of (N, C, 3) counts."""
+    return np.asarray(counts.sum(axis=1))
 
 
-def _by_type(gold: Sequence[Labels], predicted: Sequence[Labels]) -> tuple[list[str], np.ndarray]:
-    """The entity types that occur, and (N, 3 T) counts: correct, predicted, gold entities per type."""
-    pairs = [(set(entities(g)), set(entities(p))) for g, p in zip(gold, predicted, strict=True)]
-    # entity[0] is the type
-    types = sorted({entity[0] for g, p in pairs for entity in g | p})
-    first = {kind: 3 * i for i, kind in enumerate(types)}
-    out = np.zeros((len(pairs), 3 * len(types)), dtype=np.int64)
-    for row, (g, p) in zip(out, pairs, strict=True):
-        for part, counted in enumerate((g & p, p, g)):
-            for entity in counted:
-                row[first[entity[0]] + part] += 1
-    return types, out
+def _flat(counts: np.ndarray) -> np.ndarray:
+    """(N, C, 3) counts as (N, 3 C) columns, class by class."""
+    return counts.reshape(counts.shape[0], counts.shape[1] * counts.shape[2])
+
+
+def _tally(size: int, classes: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """(N, C, 3) int64: the items of each of three parts, counted by sentence and class.
+
+    Example: the items of sentences 0 0 1 with classes 1 1 0 give the counts [[0, 2], [1, 0]] of that part.
+
+    Args:
+        size: N.
+        classes: C.
+        parts: sentence and class of each item, for each of :data:`PARTS`.
+    """
+    cells = [np.bincount(s * classes + c, minlength=size * classes) for s, c in parts]
+    return np.stack([cell.reshape(size, classes) for cell in cells], axis=-1)
+
+
+def _label_counts(labels: LabelArrays, *, ignored: str | None) -> tuple[list[str], np.ndarray]:
+    """The labels that occur, without ``ignored``, and (N, L, 3) counts: correct, predicted, gold."""
+    right = labels.gold == labels.predicted
+    # gold NOUN, predicted VERB: counts a predicted VERB and a gold NOUN, and nothing as correct
+    parts = [
+        (labels.sequence[right], labels.gold[right]),
+        (labels.sequence, labels.predicted),
+        (labels.sequence, labels.gold),
+    ]
+    counts = _tally(labels.size, len(labels.names), parts)
+    kept = [i for i, name in enumerate(labels.names) if name != ignored]
+    return [labels.names[i] for i in kept], counts[:, kept]
+
+
+def _type_counts(labels: LabelArrays, *, strict: bool = False) -> tuple[list[str], np.ndarray]:
+    """The entity types that occur, and (N, T, 3) counts: correct, predicted, gold entities per type."""
+    parts = LabelParts.of(labels.names)
+    gold, predicted = (
+        find_spans(side, labels.sequence, parts, strict=strict) for side in (labels.gold, labels.predicted)
+    )
+    right = matching(gold, predicted)
+    counts = _tally(
+        labels.size,
+        len(parts.types),
+        [
+            (labels.sequence[predicted.start[right]], predicted.type[right]),
+            (labels.sequence[predicted.start], predicted.type),
+            (labels.sequence[gold.start], gold.type),
+        ],
+    )
+    return list(parts.types), counts
 
 
 def score_tokens(gold: Sequence[Labels], predicted: Sequence[Labels]) -> dict[str, float]:
     """``token_accuracy`` over all words."""
-    return FROM_STATS.compute(ExampleStats(WORDS, token_counts(gold, predicted).astype(np.float64)))
+    counts = _token_counts(LabelArrays.of(gold, predicted))
+    return FROM_STATS.compute(ExampleStats(WORDS, counts.astype(np.float64)))
 
 
 def score_spans(
@@ -136,9 +159,10 @@ def score_spans(
         ``surface_f1``, ``f1/<TYPE>`` (conlleval) for each type in gold or predictions, and, for characters,
         ``character_macro_f1``.
     """
-    scores = FROM_STATS.compute(example_stats(gold, predicted, characters=characters))
+    labels = LabelArrays.of(gold, predicted)
+    scores = FROM_STATS.compute(_stats(labels, spans=True, characters=characters))
     if words is not None:
-        scores["surface_f1"] = surface_f1(gold, predicted, words=words)
+        scores["surface_f1"] = _surface_f1(labels, words)
     if characters:
         scores.setdefault(MACRO, 0.0)  # neither side has a label other than O
     return scores
@@ -149,20 +173,26 @@ def surface_f1(
 ) -> float:
     """F1 over distinct surface forms (Derczynski et al. 2017, section 5): each pair of a type and the words
     of an entity counts once, and is correct when the entity was found at one of its positions."""
-    gold_forms: set[tuple[str, ...]] = set()
-    predicted_forms: set[tuple[str, ...]] = set()
+    return _surface_f1(LabelArrays.of(gold, predicted), words)
+
+
+def _surface_f1(labels: LabelArrays, words: Sequence[Sequence[str]]) -> float:
+    parts = LabelParts.of(labels.names)
+    flat = list(chain.from_iterable(words))
+    found_gold, found = (find_spans(side, labels.sequence, parts) for side in (labels.gold, labels.predicted))
+    gold_forms, predicted_forms = (_forms(side, parts.types, flat) for side in (found_gold, found))
+    right = matching(found_gold, found)
     # (PER, John) in three sentences, found in one of them: one gold form and one correct form
-    correct_forms: set[tuple[str, ...]] = set()
-    for g, p, w in zip(gold, predicted, words, strict=True):
-        gold_set, predicted_set = set(entities(g)), set(entities(p))
-        for spans, forms in (
-            (gold_set, gold_forms),
-            (predicted_set, predicted_forms),
-            (gold_set & predicted_set, correct_forms),
-        ):
-            forms.update((kind, *w[a:b]) for kind, a, b in spans)
+    correct = SpanArrays(found.start[right], found.end[right], found.type[right])
+    correct_forms = _forms(correct, parts.types, flat)
     counts = (np.asarray(len(forms)) for forms in (correct_forms, predicted_forms, gold_forms))
     return float(f1(*counts))
+
+
+def _forms(spans: SpanArrays, types: Sequence[str], words: Sequence[str]) -> set[tuple[str, ...]]:
+    """The distinct pairs of type and words."""
+    places = zip(spans.type.tolist(), spans.start.tolist(), spans.end.tolist(), strict=True)
+    return {(types[kind], *words[start:end]) for kind, start, end in places}
 
 
 def f1(correct: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> np.ndarray:

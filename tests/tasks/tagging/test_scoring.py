@@ -84,7 +84,7 @@ def test_nothing_to_find_is_zero_and_never_nan() -> None:
 
 
 def test_unequal_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="differ in length"):
         score_tokens([["O", "O"]], [["O"]])
 
 
