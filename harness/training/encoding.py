@@ -24,13 +24,14 @@ from harness.records.inputs import verify
 from harness.task import Splits, Task
 from harness.training.features import (
     VERSION,
-    Features,
+    FeatureSource,
     TooLarge,
     check_layers,
     read_features,
     write_features,
 )
 from harness.training.sequences import Sequences
+from harness.training.streamed import StreamedFeatures, memory_for_features
 
 MAX_LENGTH = 512
 """Tokens per window if neither the encoder nor the configuration sets a limit."""
@@ -87,12 +88,10 @@ def make_adapter(cell: Cell, splits: Splits, progress: Progress) -> Adapter | No
 def encode(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
 ) -> Encoding:
-    """Return cached features for a frozen encoder; otherwise the encoder and its tokenized windows."""
+    """Return the features of a frozen encoder; otherwise the encoder and its tokenized windows."""
     strategy = cell.strategy
     if strategy.frozen and strategy.transfer == "encoder" and not cell.encoder.table:
-        features = cached_features(cell, task, sequences, progress, adapter=adapter)
-        if features is not None:
-            return features
+        return frozen_features(cell, task, sequences, progress, adapter=adapter)
     begin = time.perf_counter()
     progress({"phase": "encode", "message": "loading the encoder"})
     encoder = load_transferred(cell, adapter)
@@ -149,60 +148,34 @@ def windowing(cell: Cell, task: Task, encoder: Encoder) -> WindowOptions:
     )
 
 
-def cached_features(
+def frozen_features(
     cell: Cell, task: Task, sequences: Sequences, progress: Progress, *, adapter: Adapter | None = None
-) -> Encoding | None:
-    """Read features from the cache, computing them if needed; None if they would not fit."""
+) -> Encoding:
+    """Read features from the cache, computing them if needed; those that the cache cannot hold are kept in
+    memory or computed again when needed, with the same values."""
     limit = int(cell.options.feature_cache_gb * 1e9)
     store = Store(cell.cache_dir / "features", max_bytes=limit)
+    computation = _Computation(cell, task, sequences, progress, adapter)
     key = feature_key(cell, task, sequences, adapter)
     if limit == 0 and not store.is_complete(key):
-        return None
+        return computation.streamed()
     begin = time.perf_counter()
-    load = 0.0
-    adapted = Adapted()
 
     def compute(folder: Path) -> None:
-        nonlocal load, adapted
-        progress({"phase": "encode", "message": "computing features"})
-        start = time.perf_counter()
-        encoder = load_transferred(cell, adapter)
-        load = time.perf_counter() - start
-        if adapter is not None:
-            load -= adapter.last
-            adapted = adapter.adapted
-            adapted.write(folder)
-        device = pick_device(cell.trainer.accelerator)
-        write_features(
-            folder,
-            encoder,
-            sequences,
-            windowing=windowing(cell, task, encoder),
-            layers=cell.encoder.layers,
-            device=device,
-            autocast=autocast_type(cell.trainer.precision),
-            progress=lambda done, total: progress({"phase": "encode", "done": done, "total": total}),
-            max_bytes=limit,
-        )
+        source = computation.source()
+        computation.adapted.write(folder)
+        write_features(folder, source, progress=computation.progress, max_bytes=limit)
 
     try:
         (features, adaptation), hit = store.read(key, compute, lambda f: (read_features(f), Adapted.read(f)))
     except TooLarge:
-        return None
-    except OSError as e:
-        # not fatal: texts are then encoded in every epoch
+        return computation.streamed()
+    except OSError as e:  # not fatal
         warnings.warn(
             f"cache_dir={cell.cache_dir}: features cannot be kept there ({e.strerror or e})", stacklevel=2
         )
-        return None
-    adaptation.spent = adapted.spent
-    spent = time.perf_counter() - begin - load - adaptation.spent
-    return _feature_encoding(features, hit=hit, spent=spent, load=load, adapted=adaptation)
-
-
-def _feature_encoding(
-    features: Features, *, hit: bool, spent: float, load: float, adapted: Adapted
-) -> Encoding:
+        return computation.streamed()
+    adaptation.spent = computation.adapted.spent
     return Encoding(
         encoder=features.encoder,
         windows=features.rows,
@@ -210,16 +183,84 @@ def _feature_encoding(
         report=features.report,
         parameters=features.parameters,
         price=features.seconds,
-        spent=spent,
-        load=load,
+        spent=time.perf_counter() - begin - computation.load - adaptation.spent,
+        load=computation.load,
         cached=hit,
-        adapted=adapted,
+        adapted=adaptation,
     )
 
 
+@dataclass(slots=True)
+class _Computation:
+    """Loads a cell's frozen encoder at most once; ``load`` and ``adapted`` are what that took."""
+
+    cell: Cell
+    task: Task
+    sequences: Sequences
+    report: Progress
+    adapter: Adapter | None
+    load: float = 0.0
+    adapted: Adapted = field(default_factory=Adapted)
+    _source: FeatureSource | None = None
+
+    def source(self) -> FeatureSource:
+        if self._source is None:
+            self.report({"phase": "encode", "message": "computing features"})
+            start = time.perf_counter()
+            encoder = load_transferred(self.cell, self.adapter)
+            self.load = time.perf_counter() - start
+            if self.adapter is not None:
+                self.load -= self.adapter.last
+                self.adapted = self.adapter.adapted
+            trainer = self.cell.trainer
+            self._source = FeatureSource(
+                encoder,
+                self.sequences,
+                windowing=windowing(self.cell, self.task, encoder),
+                layers=self.cell.encoder.layers,
+                device=pick_device(trainer.accelerator),
+                autocast=autocast_type(trainer.precision),
+            )
+        return self._source
+
+    def progress(self, done: int, total: int) -> None:
+        self.report({"phase": "encode", "done": done, "total": total})
+
+    def streamed(self) -> Encoding:
+        """Compute the features and keep as many in memory as fit."""
+        begin = time.perf_counter()
+        before = self.load + self.adapted.spent
+        source = self.source()
+        options, trainer = self.cell.options, self.cell.trainer
+        room = memory_for_features(memory_gb=options.memory_gb, devices=trainer.devices)
+        if source.n_bytes > room:
+            warnings.warn(
+                f"feature_cache_gb={options.feature_cache_gb:g}: the features need {source.n_bytes / 1e9:.1f} "
+                f"GB, {room / 1e9:.1f} GB fit in memory; the others are computed again whenever a batch "
+                "needs them, which is slow: increase feature_cache_gb",
+                stacklevel=2,
+            )
+        features = StreamedFeatures(source, max_bytes=room)
+        features.fill(self.progress)
+        spent = time.perf_counter() - begin - (self.load + self.adapted.spent - before)
+        return Encoding(
+            encoder=features.encoder,
+            windows=features.windows(),
+            pad={},
+            report=source.encoder.tokenizer.coverage(),
+            parameters=source.parameters,
+            price=spent,
+            spent=spent,
+            load=self.load,
+            adapted=self.adapted,
+        )
+
+
 def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
-    """Hash everything that the values of frozen features depend on."""
+    """Hash everything that the values of frozen features depend on, down to rounding: on the CPU that includes
+    the number of threads."""
     trainer, layers = cell.trainer, cell.encoder.layers
+    device = pick_device(trainer.accelerator).type
     parts = {
         "encoder": cell.encoder.content(),
         "layers": layers if isinstance(layers, str) else list(layers),
@@ -228,6 +269,7 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter |
         "texts": sequences.fingerprint(),
         "windows": [trainer.max_length, trainer.stride, task.truncate, task.max_first],
         "precision": trainer.precision,
+        "device": [device, torch.get_num_threads() if device == "cpu" else None],
         "version": VERSION,
         "seed": cell.seed if cell.encoder.has_table else None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from harness.errors import HarnessError
 from harness.training.sequences import Sequences
 
 VERSION = 1
+BATCH_TOKENS = 8192
+"""Tokens of a batch, padding included, in which features are computed."""
+ENCODER_FIELDS = ("name", "hidden_size", "num_layers", "pooling")
 Progress = Callable[[int, int], None]
 _FIELDS = ("word_ids", "offsets", "sequence_ids")
 
@@ -117,54 +120,85 @@ def length_batches(rows: Sequence[TokenizedWindow], *, max_length: int) -> list[
     return batches
 
 
-def write_features(
-    folder: Path,
-    encoder: Encoder,
-    sequences: Sequences,
-    *,
-    windowing: WindowOptions,
-    layers: Layers,
-    device: torch.device,
-    autocast: torch.dtype | None,
-    progress: Progress,
-    max_bytes: int,
-) -> None:
-    """Encode ``sequences`` and write states.npy and rows.npz to ``folder``; meta.json says what they are.
+class FeatureSource:
+    """Encodes sequences in batches that are decided by the texts alone (:func:`length_batches`).
+
+    The states of a row differ by rounding with the batch that it is computed in. In these batches they are
+    the same bits whether they are written to the cache, kept in memory or computed again.
+
+    Args:
+        encoder: frozen; moved to ``device`` and put in eval mode.
+        sequences: the texts.
+        windowing: how they are cut into rows.
+        layers: which layers are kept.
+        device, autocast: where, and in which precision, the encoder runs.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        sequences: Sequences,
+        *,
+        windowing: WindowOptions,
+        layers: Layers,
+        device: torch.device,
+        autocast: torch.dtype | None,
+    ) -> None:
+        self.windows = sequences.tokenize(encoder.tokenizer, windowing)
+        self.rows = [row for rs in self.windows for row in rs]
+        self.batches = length_batches(self.rows, max_length=BATCH_TOKENS)
+        self.encoder, self.layers = encoder.to(device).eval(), layers
+        self.device, self.autocast = device, autocast
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all states as float32."""
+        layers, encoder = self.layers, self.encoder
+        stored = 1 if layers == "top" else encoder.num_layers + 1 if layers == "mix" else len(layers)
+        return sum(map(len, self.rows)) * stored * encoder.hidden_size * 4
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters of the encoder."""
+        return sum(p.numel() for p in self.encoder.parameters())
+
+    def states(self, batch: Sequence[int]) -> Iterator[np.ndarray]:
+        """Yield (S, H) or (S, K, H) of each row of one of :attr:`batches`, without padding."""
+        rows = [self.rows[i] for i in batch]
+        tokens = TokenBatch.collate(rows, pad=self.encoder.tokenizer.pad).to(self.device)
+        block = _states(self.encoder, tokens, layers=self.layers, autocast=self.autocast)
+        for row, state in zip(rows, block, strict=True):
+            yield state[: len(row)]
+
+
+def write_features(folder: Path, source: FeatureSource, *, progress: Progress, max_bytes: int) -> None:
+    """Encode all rows and write states.npy and rows.npz to ``folder``; meta.json says what they are.
 
     Raises:
         TooLarge: they would take more than ``max_bytes``; nothing has been encoded.
     """
     begin = time.perf_counter()
-    windows = sequences.tokenize(encoder.tokenizer, windowing)
-    rows = [row for rs in windows for row in rs]
+    if source.n_bytes > max_bytes:
+        raise TooLarge(source.n_bytes)
+    rows, encoder = source.rows, source.encoder
     # rows of 3 and 2 tokens are stored one after the other: starts [0 3 5]
     starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
-    stored = 1 if layers == "top" else encoder.num_layers + 1 if layers == "mix" else len(layers)
-    # tokens x layers x hidden size x 4 bytes of float32
-    if int(starts[-1]) * stored * encoder.hidden_size * 4 > max_bytes:
-        raise TooLarge(int(starts[-1]) * stored * encoder.hidden_size * 4)
-    encoder = encoder.to(device).eval()
     states: np.memmap | None = None
     done = 0
-    for batch in length_batches(rows, max_length=8192):
-        tokens = TokenBatch.collate([rows[i] for i in batch], pad=encoder.tokenizer.pad).to(device)
-        block = _states(encoder, tokens, layers=layers, autocast=autocast)
-        if states is None:
-            # (tokens, H) or (tokens, K, H), known from the first batch
-            shape = (int(starts[-1]), *block.shape[2:])
-            states = _mapped(folder / "states.npy", shape)
-        for i, state in zip(batch, block, strict=True):
-            # without the padding, and at the row's place in the order of the data
-            states[starts[i] : starts[i + 1]] = state[: len(rows[i])]
+    for batch in source.batches:
+        for i, state in zip(batch, source.states(batch), strict=True):
+            if states is None:
+                # (tokens, H) or (tokens, K, H), known from the first row
+                states = _mapped(folder / "states.npy", (int(starts[-1]), *state.shape[1:]))
+            # at the row's place in the order of the data
+            states[starts[i] : starts[i + 1]] = state
         done += len(batch)
         progress(done, len(rows))
     assert states is not None
     states.flush()
-    _write_rows(folder, windows)
-    meta: dict[str, Any] = {
-        key: getattr(encoder, key) for key in ("name", "hidden_size", "num_layers", "pooling")
-    }
-    meta["parameters"] = sum(p.numel() for p in encoder.parameters())
+    _write_rows(folder, source.windows)
+    meta: dict[str, Any] = {key: getattr(encoder, key) for key in ENCODER_FIELDS}
+    meta["parameters"] = source.parameters
     meta["report"] = encoder.tokenizer.coverage()
     meta["seconds"] = time.perf_counter() - begin
     (folder / "meta.json").write_text(json.dumps(meta))
@@ -231,6 +265,5 @@ def read_features(folder: Path) -> Features:
             )
             n += 1
         rows.append(windows)
-    names = ("name", "hidden_size", "num_layers", "pooling")
-    encoder = FeatureEncoder(**{k: meta[k] for k in names})
+    encoder = FeatureEncoder(**{k: meta[k] for k in ENCODER_FIELDS})
     return Features(encoder, rows, meta["seconds"], meta["report"], meta["parameters"])
