@@ -223,7 +223,7 @@ def test_dropout_is_active_in_the_head_but_not_in_a_frozen_encoder(tmp_path: Pat
     assert (model.encoder.training, model.head.training) == (False, True)
     assert not any(m.training for m in model.encoder.modules())
     texts = [e.texts[0] for e in built.splits.train[:4]]
-    rows = [w for ws in encoder.tokenizer.tokenize(texts, WindowOptions(max_length=64)) for w in ws]
+    rows = [w for ws in encoder.tokenizer.tokenize(texts, WindowOptions(max_length=64, stride=8)) for w in ws]
     tokens = TokenBatch.collate(rows, pad=encoder.tokenizer.pad)
     first, second = model.encode(tokens).last_hidden_state, model.encode(tokens).last_hidden_state
     assert torch.equal(first, second)

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.core.instantiate import COMPONENT_KEYS, Component, component_values, construct
+from harness.core.instantiate import (
+    COMPONENT_KEYS,
+    Component,
+    check_options,
+    component_values,
+    construct,
+)
 from harness.core.validation import Check, checked, choice, made, number, setting, truth
 
 if TYPE_CHECKING:
@@ -45,7 +51,9 @@ class BodyConfig(Component):
             for k, v in config.items()
             if k not in (*values, *COMPONENT_KEYS)
         }
-        return made(cls, {**component_values(config, key="body"), **values, "options": options})
+        component = component_values(config, key="body")
+        check_options(str(component["target"]), options, key="body")
+        return made(cls, {**component, **values, "options": options})
 
     @property
     def features(self) -> str:

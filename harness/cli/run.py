@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.config.overrides import quote_text
+from harness.config.overrides import quote_text, sweep_lists
 from harness.core.paths import conf_dir
 from harness.errors import HarnessError
 from harness.processes.forkserver import environment
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if {"--cfg", "-c"} & set(argv) and {"-m", "--multirun"} & set(argv):
         raise HarnessError("--cfg shows a single configuration: omit -m, and give one value per key")
     refuse_secrets(argv)
-    arguments = quote_text(argv)
+    arguments = quote_text(sweep_lists(argv, multirun=bool({"-m", "--multirun"} & set(argv))))
     full = os.environ.get(FULL_ERROR) == "1"
     state = SweepState()
     try:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.bodies.config import BodyConfig
 from harness.core.fingerprint import data_fingerprint
 from harness.core.redaction import PLACES
 from harness.encoders.config import EncoderConfig
+from harness.records.parts import TrainerConfig
 from harness.records.record import ENGINE_VERSION
 from harness.strategies.adapt import ADAPT_VERSION
+from harness.strategies.strategy import Strategy
 
 GROUPS = ("encoder", "strategy", "task", "body", "optimizer", "schedule", "trainer")
 NOT_IDENTITY = {
     "trainer": (
         "eval_batch_size", "accelerator", "devices", "num_nodes", "strategy", "threads",
         "gradient_checkpointing", "save",
-    ),
+    ),  # of devices and threads, hardware_identity() decides
+
     "encoder": ("about", "recipe", "_files_", "table", "joint", "sha256", "adapt"),
     "strategy": ("about", "recipe"),
     "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
@@ -24,14 +28,42 @@ NOT_IDENTITY = {
 """Keys that only describe a component, or that affect only the cost."""
 
 
+def hardware_identity(trainer: TrainerConfig, *, draws_masks: bool) -> dict[str, int]:
+    """Return the settings of devices and threads that can change a result; empty for the defaults.
+
+    Args:
+        trainer: the section.
+        draws_masks: dropout is active, whose masks depend on the number of devices.
+    """
+    out: dict[str, int] = {}
+    size = trainer.devices * trainer.num_nodes
+    if draws_masks and size > 1:
+        out["devices"] = size
+    # on the CPU, sums are split over the threads, which changes rounding
+    threads = max(1, trainer.threads // trainer.devices)
+    if threads > 1 and trainer.accelerator not in ("gpu", "cuda", "mps"):
+        out["threads"] = threads
+    return out
+
+
+def draws_masks(trainer: TrainerConfig, body: BodyConfig, encoder: EncoderConfig, strategy: Strategy) -> bool:
+    """Whether any dropout may be active: of the output layer, the body, or an encoder that trains."""
+    return bool(trainer.dropout or body.options.get("dropout") or not (strategy.frozen or encoder.table))
+
+
 def cell_id(
-    resolved: Mapping[str, object], files: Mapping[str, str], *, adapts: EncoderConfig | None = None
+    resolved: Mapping[str, object],
+    files: Mapping[str, str],
+    *,
+    hardware: Mapping[str, int] | None = None,
+    adapts: EncoderConfig | None = None,
 ) -> str:
     """Hash the resolved configuration and the fingerprints of data and encoder to 12 hex digits.
 
     Args:
         resolved: the configuration as plain data.
         files: fingerprints of the files of encoder and task.
+        hardware: from :func:`hardware_identity`.
         adapts: the encoder, if its pretraining is continued on the task's texts first.
     """
     parts: dict[str, object] = {}
@@ -42,6 +74,8 @@ def cell_id(
     parts["limit"] = resolved["limit"]
     parts["files"] = dict(files)
     parts["engine"] = ENGINE_VERSION
+    if hardware:
+        parts["hardware"] = dict(hardware)
     if adapts is not None:  # absent from the ids of all other cells
         methods = [[place, leaf.adapt and leaf.adapt.decisive()] for place, leaf in adapts.leaves()]
         parts["adaptation"] = {"version": ADAPT_VERSION, "methods": methods}

@@ -13,6 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.config.overrides import refuse_merged_options
+from harness.config.schema import TOP_LEVEL
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -64,11 +67,43 @@ def _plain(composed: DictConfig) -> tuple[Job, bool]:
         composed.hydra.job.id = composed.hydra.job.name
         composed.hydra.job.num = 0
     HydraConfig.instance().set_config(composed)
-    own = OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"])
-    uses_seed = "seed}" in str(OmegaConf.to_container(own, resolve=False))
+    uses_seed = "seed}" in str(OmegaConf.to_container(_without_hydra(composed), resolve=False))
+    refuse_merged_options(chosen_options())
+    return (job_values(composed), given_overrides()), uses_seed
+
+
+def job_values(config: DictConfig) -> dict[str, Any]:
+    """Return a composed configuration as plain data, without Hydra's section and without top-level keys that
+    exist only to be interpolated, such as ``passes`` in ``epochs: ${passes.trec}``.
+
+    Raises:
+        OmegaConfBaseException: a missing value, or an interpolation of a key that does not exist.
+    """
+    from omegaconf import OmegaConf
+
+    own = _without_hydra(config)
+    text = str(OmegaConf.to_container(own, resolve=False))
     job = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     assert isinstance(job, dict)
-    return ({str(k): v for k, v in job.items()}, given_overrides()), uses_seed
+    used = {k for k in job if re.search(rf"\$\{{{re.escape(str(k))}[.\[}}]", text)}
+    return {str(k): v for k, v in job.items() if k in TOP_LEVEL or k not in used}
+
+
+def _without_hydra(config: DictConfig) -> DictConfig:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.masked_copy(config, [str(k) for k in config if k != "hydra"])
+
+
+def chosen_options() -> dict[str, object]:
+    """Return the options of all groups in the current job, a list where Hydra has merged several."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    if not HydraConfig.initialized():
+        return {}
+    choices = OmegaConf.to_container(HydraConfig.get().runtime.choices, resolve=False)
+    return {str(k): v for k, v in choices.items()} if isinstance(choices, dict) else {}
 
 
 def given_overrides() -> list[str]:

@@ -1,21 +1,27 @@
 """Keep the values of text keys as text on the command line.
 
 Hydra reads ``task.name=2014`` as a number, ``name=true`` as a boolean and rejects ``path=epoch=1.ckpt``. The
-keys declared here contain names, paths and columns, never numbers; their values are quoted before Hydra
-parses them. Quotes, lists, mappings, interpolations, ``null``, ``???`` and functions such as ``choice(...)``
-keep their meaning in Hydra.
+keys declared here contain names, paths, labels and columns, never numbers; their values, and the elements of
+their lists, are quoted before Hydra parses them. Quotes, mappings, interpolations, ``null``, ``???`` and
+functions such as ``choice(...)`` keep their meaning in Hydra.
+
+Hydra merges a list of options of a group into one section, which is no cell of the grid. In a sweep,
+``encoder=[a,b]`` therefore means ``encoder=a,b``; elsewhere it is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.errors import HarnessError
 
 TEXT_KEYS = frozenset(
     {
         *("name", "path", "train", "dev", "test", "files", "file", "corpus"),
         *("results_dir", "cache_dir", "text", "text_a", "text_b", "label", "id", "columns"),
         *("hub", "revision", "subset", "language", "encoding", "separator", "delimiter", "comment"),
+        *("positive", "labels", "group", "project", "entity", "tags"),
     }
 )
 """Last components of the dotted keys whose values are text."""
@@ -25,7 +31,11 @@ _FUNCTION = re.compile(
     r"(?:choice|glob|range|interval|shuffle|sort|tag|int|float|str|bool|json_str|extend_list)\(.*\)",
     re.DOTALL,
 )
+TEXT_MAPPINGS = frozenset({"task.label_names"})
+"""Dotted keys of mappings from text to text; Hydra would read the key ``true`` as a boolean."""
 _COLUMN_NUMBER = re.compile(r"\d+")
+_PLAIN = re.compile(r"(?!true$|false$|nan$|inf$)[A-Za-z_./-][\w./*-]*", re.IGNORECASE)
+"""Elements of a list that Hydra reads as text without quotes."""
 _COLUMNS = frozenset({"text", "text_a", "text_b", "label", "id"})
 _ROOT_TEXT = frozenset({"name", "results_dir", "cache_dir"})
 GROUPS = frozenset(
@@ -35,11 +45,102 @@ GROUPS = frozenset(
     }
 )
 """Groups of the configuration; the chosen option is a file name and thus text."""
+OVERLAYS = frozenset({"experiment", "debug"})
+"""Groups whose options change a configuration; several of them can be merged."""
 
 
 def quote_text(arguments: Iterable[str]) -> list[str]:
     """Quote the values of text keys; leave options and all other overrides unchanged."""
     return [_quote_argument(a) for a in arguments]
+
+
+def sweep_lists(arguments: Iterable[str], *, multirun: bool) -> list[str]:
+    """Replace ``group=[a,b]`` by ``group=a,b`` in a sweep; a list of one option is that option.
+
+    Raises:
+        HarnessError: several options of a group without a sweep.
+    """
+    return [_sweep_list(a, multirun=multirun) for a in arguments]
+
+
+def sweep_parameter(key: str, value: object) -> str:
+    """Return ``key=value`` for an entry of ``hydra.sweeper.params``; a YAML list of a group's options is a
+    sweep over them."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and is_component_group(key):
+        value = ",".join(map(str, value))
+    return _quote_argument(_sweep_list(f"{key}={value}", multirun=True))
+
+
+def is_component_group(key: str) -> bool:
+    """Whether an override with this key selects a component, such as ``encoder@encoder.members.first``."""
+    group = key.lstrip("+").partition("@")[0]
+    return group in GROUPS and group not in OVERLAYS
+
+
+def refuse_merged_options(choices: Mapping[str, object]) -> None:
+    """Refuse several options of a group, which Hydra has merged.
+
+    Args:
+        choices: the chosen options by group, ``hydra.runtime.choices``.
+
+    Raises:
+        HarnessError: see above.
+    """
+    for key, chosen in choices.items():
+        if isinstance(chosen, Sequence) and not isinstance(chosen, str) and is_component_group(key):
+            refuse_group_list(key, [str(c) for c in chosen])
+
+
+def refuse_group_list(key: str, options: Sequence[str]) -> None:
+    """Raise HarnessError for several options of a group in one cell."""
+    raise HarnessError(
+        f"{key}=[{','.join(options)}]: a cell has one {key.partition('@')[0]}; to run one cell per option, "
+        f"write {key}={','.join(options)} and add -m"
+    )
+
+
+def text_mapping(key: str, value: object) -> object:
+    """Parse ``{a: b, c: d}`` given as text; both sides stay text.
+
+    Raises:
+        HarnessError: an entry without a colon.
+    """
+    if not isinstance(value, str) or value[:1] + value[-1:] != "{}":
+        return value
+    out: dict[str, str] = {}
+    for entry in filter(None, split_values(value[1:-1])):
+        before, colon, after = _split_entry(entry)
+        if not colon:
+            raise HarnessError(f"{key}={value}: expected {{LABEL: NAME, ...}}, not {entry!r}")
+        out[_unquoted(before)] = _unquoted(after)
+    return out
+
+
+def _split_entry(entry: str) -> tuple[str, str, str]:
+    """Split ``key: value`` at the first colon outside quotes."""
+    if entry[0] in "'\"" and (end := entry.find(entry[0], 1)) > 0:
+        before, colon, after = entry[end + 1 :].partition(":")
+        return entry[: end + 1] + before, colon, after
+    return entry.partition(":")
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return text[1:-1].replace(f"\\{text[0]}", text[0]) if _is_quoted(text) else text
+
+
+def _sweep_list(argument: str, *, multirun: bool) -> str:
+    match = _ASSIGNMENT.fullmatch(argument)
+    if match is None or not is_component_group(match["key"]):
+        return argument
+    values = split_values(match["value"])
+    lists = [v for v in values if v[:1] + v[-1:] == "[]"]
+    options = [o for v in values for o in (split_values(v[1:-1]) if v in lists else [v])]
+    if not lists or not all(options):
+        return argument
+    if len(options) > 1 and not multirun:
+        refuse_group_list(match["key"], options)
+    return f"{match['sign']}{match['key']}={','.join(options)}"
 
 
 def is_text_key(key: str) -> bool:
@@ -73,6 +174,9 @@ def split_values(value: str) -> list[str]:
 
 def _quote_argument(argument: str) -> str:
     match = _ASSIGNMENT.fullmatch(argument)
+    if match is not None and match["key"] in TEXT_MAPPINGS:
+        quoted = [_quote_text(v) if v[:1] + v[-1:] == "{}" else v for v in split_values(match["value"])]
+        return f"{match['sign']}{match['key']}={','.join(quoted)}"
     if match is None or not is_text_key(match["key"]):
         return argument
     values = split_values(match["value"])
@@ -81,14 +185,28 @@ def _quote_argument(argument: str) -> str:
     return f"{match['sign']}{match['key']}={','.join(quoted)}"
 
 
-def _quote_value(value: str) -> str:
+def _quote_text(value: str) -> str:
     from hydra.core.override_parser.types import Quote, QuotedString
 
+    return QuotedString(text=value, quote=Quote.single).with_quotes()
+
+
+def _quote_value(value: str) -> str:
     if value in ("", "null", "???") or _is_quoted(value) or _FUNCTION.fullmatch(value):
         return value
-    if value[0] + value[-1] in ("[]", "{}"):
+    if value[0] + value[-1] == "[]":
+        elements = split_values(value[1:-1])
+        return f"[{','.join(map(_quote_element, elements))}]" if all(elements) else value
+    if value[0] + value[-1] == "{}":
         return value
-    return QuotedString(text=value, quote=Quote.single).with_quotes()
+    return _quote_text(value)
+
+
+def _quote_element(value: str) -> str:
+    """Quote an element of a list if Hydra would not read it as text."""
+    if _is_quoted(value) or value == "null" or value[0] in "[{$" or _PLAIN.fullmatch(value):
+        return value
+    return _quote_text(value)
 
 
 def _is_quoted(value: str) -> bool:

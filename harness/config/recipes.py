@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
-from harness.config.groups import Folders, Section, load_option
+from harness.bodies.config import BodyConfig
+from harness.config.groups import Folders, Section, load_option, option_names
+from harness.core.instantiate import COMPONENT_KEYS
+from harness.core.paths import conf_dir
 from harness.core.validation import checked, section_or_empty
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError, did_you_mean
@@ -42,11 +45,39 @@ def recipe_of(encoder: EncoderConfig, strategy: Strategy) -> Section:
     """
     own = section_or_empty(f"encoder.recipe.{strategy.name}", encoder.recipe.get(strategy.name))
     merged = {**strategy.recipe, **own}
-    for key in merged:
-        if key not in RECIPE_KEYS:
-            where = f"encoder {encoder.name}, recipe.{strategy.name}.{key}"
-            raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, RECIPE_KEYS)}")
+    for key in strategy.recipe:
+        _check_key(key, where=f"strategy.recipe.{key}")
     return {k: v for k, v in merged.items() if v is not None}
+
+
+def check_recipes(
+    encoder: EncoderConfig, strategy: Strategy, folders: Folders, *, key: str = "encoder"
+) -> None:
+    """Check the recipes of an encoder and its members, also those for other strategies.
+
+    Args:
+        encoder: whose recipes are checked.
+        strategy: of the cell.
+        folders: configuration folders, which contain the other strategies.
+        key: dotted key of the encoder's section.
+
+    Raises:
+        HarnessError: a strategy that does not exist, or a key that recipes cannot set.
+    """
+    names = {*option_names("strategy", folders or (conf_dir(),)), strategy.name}
+    for name, recipe in encoder.recipe.items():
+        where = f"{key}.recipe.{name}"
+        if name not in names:
+            raise HarnessError(f"{where}: there is no strategy {name}, {did_you_mean(name, sorted(names))}")
+        for setting in section_or_empty(where, recipe):
+            _check_key(setting, where=f"{where}.{setting}")
+    for name, member in encoder.members.items():
+        check_recipes(member, strategy, folders, key=f"{key}.members.{name}")
+
+
+def _check_key(key: str, *, where: str) -> None:
+    if key not in RECIPE_KEYS:
+        raise HarnessError(f"{where}: a recipe cannot set this, {did_you_mean(key, sorted(RECIPE_KEYS))}")
 
 
 def fill(given: Mapping[str, object], recipe: Mapping[str, object]) -> dict[str, Section]:
@@ -84,6 +115,11 @@ def choose_body(
     """
     if given["name"] != "auto":
         return _without_defaults(given)
+    if more := [key for key in given if key not in ("name", *COMPONENT_KEYS)]:
+        raise HarnessError(
+            f"body.{more[0]}: body=auto takes its options from the recipe or the task; choose a body with it, "
+            f"such as body=bilstm body.{more[0]}={given[more[0]]}"
+        )
     if chosen := recipe.get("body"):
         return _without_defaults(section_or_empty("recipe.body", chosen))
     if not over_features:
@@ -126,6 +162,19 @@ def _body(name: str, key: str, folders: Folders) -> Section:
         return load_option("body", name, folders)
     except HarnessError as e:
         raise HarnessError(f"{key}={name}: {e}") from e
+
+
+def check_feature_body(task: TaskConfig) -> None:
+    """Check the options of the task's body over features, also in cells that have another body.
+
+    Raises:
+        HarnessError: an unknown option, or a value of the wrong type or range.
+    """
+    if task.feature_body_options and isinstance(task.feature_body, Mapping):
+        try:
+            BodyConfig.parse({**task.feature_body, **task.feature_body_options})
+        except HarnessError as e:
+            raise HarnessError(f"task.feature_body_options: {e}") from e
 
 
 def must_join(task: TaskConfig) -> bool:

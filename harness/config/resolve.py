@@ -7,14 +7,24 @@ strategy, task and recipe are parsed only here; all other code receives them in 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from harness.bodies.config import BodyConfig
-from harness.config.cell_id import GROUPS, cell_id, identity
+from harness.config.cell_id import GROUPS, cell_id, draws_masks, hardware_identity, identity
 from harness.config.groups import Folders, Section, load_option, searched_folders
-from harness.config.recipes import choose_body, fill, must_join, recipe_of, with_bodies
+from harness.config.labels import refuse_booleans, typed_labels
+from harness.config.portable import portable_sections
+from harness.config.recipes import (
+    check_feature_body,
+    check_recipes,
+    choose_body,
+    fill,
+    must_join,
+    recipe_of,
+    with_bodies,
+)
 from harness.config.schema import check
 from harness.config.skips import reason_to_skip
 from harness.core.fingerprint import slug
@@ -83,6 +93,9 @@ def prepare(
     """
     _need_groups(config)
     given = check(config)
+    given["task"] = typed_labels(_section(given, "task"))
+    refuse_booleans(given)
+    given |= portable_sections(given)
     _check_patience(_section(given, "trainer"))
     task_config = TaskConfig.parse(_section(given, "task"))
     task = task_config.build()
@@ -98,8 +111,13 @@ def prepare(
     adapts = parts.strategy.adapt is not None
     files = InputFiles()
     if reason is None:
-        files = fingerprint_inputs(parts.encoder, parts.task, adapts=adapts, cache_dir=cache_dir)
-    identifier = cell_id(resolved, files.fingerprints, adapts=parts.encoder if adapts else None)
+        files = fingerprint_inputs(parts.encoder, parts.task, body, adapts=adapts, cache_dir=cache_dir)
+    trainer = made(TrainerConfig, sections["trainer"])
+    masks = draws_masks(trainer, body, parts.encoder, parts.strategy)
+    hardware = hardware_identity(trainer, draws_masks=masks)
+    identifier = cell_id(
+        resolved, files.fingerprints, hardware=hardware, adapts=parts.encoder if adapts else None
+    )
     results_dir = Path(str(given["results_dir"])).expanduser().absolute()
     seed = int(str(given["seed"]))
     return Cell(
@@ -114,10 +132,10 @@ def prepare(
         task=parts.task,
         optimizer=made(OptimizerConfig, sections["optimizer"]),
         schedule=made(ScheduleConfig, sections["schedule"]),
-        trainer=made(TrainerConfig, sections["trainer"]),
+        trainer=trainer,
         logger=made(LoggerConfig, _section(given, "logger")),
         options=made(RunOptions, {key: given[key] for key in RunOptions.__dataclass_fields__}),
-        variant=variant(resolved, parts, overrides),
+        variant=variant(resolved, parts, overrides) | {f"trainer.{k}": v for k, v in hardware.items()},
         skip=reason,
         files=files.fingerprints,
         sources=files.signatures,
@@ -130,7 +148,9 @@ def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task, *, 
     strategy = Strategy.parse(_section(given, "strategy"))
     if strategy.adapt is not None:
         strategy = replace(strategy, adapt=resolve_adapt(encoder, strategy.adapt))
+    check_recipes(encoder, strategy, folders)
     encoder, strategy, task_config = with_bodies(encoder, strategy, task_config, folders)
+    check_feature_body(task_config)
     recipe = recipe_of(encoder, strategy)
     features = strategy.features or encoder.table
     return Parts(
@@ -187,7 +207,22 @@ def _component_sections(given: Mapping[str, object], parts: Parts) -> dict[str, 
     for group, recipe in (("encoder", encoder.recipe), ("strategy", strategy.recipe)):
         if recipe:
             out[group]["recipe"] = recipe
+    # other recipes may name strategies that only this command can find
+    out["encoder"] = _with_recipes(out["encoder"], (strategy.name, "full"))
     out["task"] |= {key: task.options[key] for key in ("train_size",) if key in task.options}
+    return out
+
+
+def _with_recipes(encoder: Mapping[str, object], names: Collection[str]) -> Section:
+    """Return an encoder's section, and its members', with these recipes only."""
+    out = dict(encoder)
+    recipe, members = out.get("recipe"), out.get("members")
+    if isinstance(recipe, Mapping):
+        out["recipe"] = {k: v for k, v in recipe.items() if k in names}
+    if isinstance(members, Mapping):
+        out["members"] = {
+            k: _with_recipes(v, names) if isinstance(v, Mapping) else v for k, v in members.items()
+        }
     return out
 
 

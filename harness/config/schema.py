@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from harness.core.redaction import refuse_secrets
 from harness.core.validation import checked, number, optional, section_or_empty, setting, text
+from harness.errors import HarnessError, did_you_mean
 from harness.records.parts import LoggerConfig, OptimizerConfig, RunOptions, ScheduleConfig, TrainerConfig
 
 SECTIONS: dict[str, type] = {
@@ -32,13 +33,20 @@ class TopLevel(RunOptions):
     cache_dir: str | None = setting(optional(text), None)
 
 
+TOP_LEVEL = frozenset({f.name for f in fields(TopLevel)} | {*SECTIONS, "encoder", "strategy", "body", "task"})
+"""All top-level keys."""
+
+
 def check(config: Mapping[str, object]) -> dict[str, object]:
     """Return a copy of ``config`` in which all keys of :class:`TopLevel` and :data:`SECTIONS` have the
     declared type.
 
     Raises:
-        HarnessError: a value of the wrong type or range, or an unknown key in one of these sections.
+        HarnessError: a value of the wrong type or range, or an unknown key at the top or in these sections.
     """
+    for key in config:
+        if key not in TOP_LEVEL:
+            raise HarnessError(f"{key}: unknown key, {did_you_mean(str(key), sorted(TOP_LEVEL))}")
     out = {**config, **checked(TopLevel, config, extra=True)}
     for name, schema in SECTIONS.items():
         values = section_or_empty(name, config.get(name))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.util
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import regex
@@ -39,6 +42,41 @@ def data_fingerprint(value: object) -> str:
     """Return the SHA-256 of a JSON-serialisable value as hex, independent of the order of keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+OWN_PACKAGES = frozenset({"harness", "harness_tasks", "hydra_plugins"})
+"""Packages of this program, whose changes ``result_version`` and ENGINE_VERSION report."""
+
+
+def source_files(targets: Iterable[str]) -> dict[str, Path]:
+    """Return the source files behind dotted paths, by name; nothing is imported.
+
+    Files of a package that lies in a folder of the user: all modules of the package, since the callable may
+    use any of them. Of an installed package: the file of the module. Of this program: none.
+
+    Args:
+        targets: dotted paths of callables or modules; missing ones are left out.
+    """
+    out: dict[str, Path] = {}
+    for target in targets:
+        top, *rest = target.split(".")
+        if not top or top in OWN_PACKAGES:
+            continue
+        with contextlib.suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(top)
+            out |= _package_files(top, rest, spec) if spec else {}
+    return out
+
+
+def _package_files(top: str, rest: Sequence[str], spec: ModuleSpec) -> dict[str, Path]:
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if not folders:
+        return {top: Path(spec.origin)} if spec.origin and spec.has_location else {}
+    if {"site-packages", "dist-packages"} & {part for folder in folders for part in folder.parts}:
+        modules = ["/".join(rest[:n]) for n in range(len(rest) + 1)]
+        names = [name for module in modules for name in (f"{module}.py", f"{module}/__init__.py".lstrip("/"))]
+        return {f"{top}/{name}": f / name for f in folders for name in names if (f / name).is_file()}
+    return {f"{top}/{p.relative_to(f)}": p for f in folders for p in sorted(f.rglob("*.py")) if p.is_file()}
 
 
 def _cached_digest(path: Path, compute: Callable[[Path], str]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -114,6 +117,85 @@ def construct(target: str, options: Mapping[str, object], *args: object, where: 
     function = locate(target)
     refuse_unknown(function, options, where=where)
     return function(*args, **options)
+
+
+def check_options(target: str, options: Mapping[str, object], *, key: str) -> None:
+    """Check, from the source of the callable behind ``target`` and without importing it, that it accepts the
+    names of all ``options``; what cannot be determined is checked when it is called.
+
+    Args:
+        target: its dotted path.
+        options: keyword arguments.
+        key: dotted key of the section, for messages.
+
+    Raises:
+        HarnessError: names the closest valid options.
+    """
+    accepted = accepted_options(target)
+    for name in options if accepted is not None else ():
+        if accepted is not None and name not in accepted:
+            raise HarnessError(f"{key}.{name}: unknown key, {did_you_mean(name, sorted(accepted))}")
+
+
+@functools.cache
+def accepted_options(target: str) -> frozenset[str] | None:
+    """Return the names of the keyword arguments of a callable, read from its source; None if it takes any, or
+    if they cannot be determined."""
+    module, _, name = target.rpartition(".")
+    for _ in range(MAX_REEXPORTS):
+        path = _source_of(module)
+        if path is None:
+            return None
+        tree = ast.parse(path.read_bytes())
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return _keywords(node)
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+                return _keywords(methods["__init__"]) if "__init__" in methods else None
+        origin = _imported_from(tree, name)
+        if origin is None:
+            return None
+        module, name = origin
+    return None
+
+
+MAX_REEXPORTS = 5
+
+
+def _source_of(module: str) -> Path | None:
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top) if top else None
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest and spec.origin:
+        return Path(spec.origin) if spec.origin.endswith(".py") else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder).joinpath(*rest)
+        for path in (base / "__init__.py", base.with_suffix(".py")):
+            if path.is_file():
+                return path
+    return None
+
+
+def _imported_from(tree: ast.AST, name: str) -> tuple[str, str] | None:
+    """Module and name behind ``from module import original as name``, wherever it stands in the module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return node.module, alias.name
+    return None
+
+
+def _keywords(function: ast.FunctionDef) -> frozenset[str] | None:
+    if function.args.kwarg is not None:
+        return None
+    arguments = (*function.args.args, *function.args.kwonlyargs)
+    return frozenset(a.arg for a in arguments if a.arg != "self")
 
 
 def refuse_unknown(target: Callee, options: Mapping[str, object], *, where: str) -> None:

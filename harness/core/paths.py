@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -34,6 +36,36 @@ def mini_dir() -> Path:
         if (Path(folder) / "mini").is_dir():
             return Path(folder).resolve() / "mini"
     raise HarnessError("the mini world (harness_tasks/mini) is not installed; install transfer-harness again")
+
+
+def absolute_places(section: Mapping[str, object], places: Collection[str]) -> dict[str, object]:
+    """Return a copy of a section, and of its ``members``, in which existing relative paths are absolute, so
+    that it means the same in another directory. Hub names, URLs and missing files stay as they are.
+
+    Args:
+        section: as configured.
+        places: keys of paths, or of lists and sections of paths.
+    """
+    out = {key: _absolute(value) if key in places else value for key, value in section.items()}
+    members = out.get("members")
+    if isinstance(members, Mapping):
+        out["members"] = {
+            name: absolute_places(member, places) if isinstance(member, Mapping) else member
+            for name, member in members.items()
+        }
+    return out
+
+
+def _absolute(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {k: _absolute(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_absolute(v) for v in value]
+    if not isinstance(value, str) or value.lower() in ("", "none"):
+        return value
+    path = Path(value).expanduser()
+    exists = path.exists() or (any(c in value for c in "*?[") and bool(glob.glob(str(path))))
+    return str(path.absolute()) if exists else value
 
 
 def cache_folder(cache_dir: str | None) -> Path:

@@ -46,7 +46,7 @@ class TokenizedWindow:
         window: index of the window within its text.
     """
 
-    inputs: Mapping[str, np.ndarray]
+    inputs: dict[str, np.ndarray]
     word_ids: np.ndarray
     offsets: np.ndarray
     sequence_ids: np.ndarray

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.instantiate import COMPONENT_KEYS, Component, component_values, construct
+from harness.core.instantiate import (
+    COMPONENT_KEYS,
+    Component,
+    check_options,
+    component_values,
+    construct,
+)
 from harness.core.redaction import PLACES
 from harness.core.validation import (
     checked,
@@ -146,9 +152,9 @@ class EncoderConfig(Component):
         )
         apart = {*values, "members", *COMPONENT_KEYS}
         options = {str(k): v for k, v in config.items() if k not in apart}
-        return made(
-            cls, {**component_values(config, key=key), **values, "options": options, "members": members}
-        )
+        component = component_values(config, key=key)
+        check_options(str(component["target"]), options, key=key)
+        return made(cls, {**component, **values, "options": options, "members": members})
 
     def build(self, *, random_init: bool = False, cache_dir: Path) -> Encoder:
         """Load the encoder.

@@ -16,13 +16,21 @@ from harness.pretraining.base import AnyObjective, Objective, Outcome, ReportLin
 from harness.pretraining.config import PretrainConfig, build_budget
 from harness.pretraining.factories import build_pretrainer
 from harness.pretraining.text.corpus import Corpus
-from harness.records.parts import TrainerConfig
 
 if TYPE_CHECKING:
     from harness.processes.distributed import World
 
 RUNNER = "harness.pretraining.ranks:run_rank"
 LOG = "log.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class RankDevices:
+    """On what ranks run, see :class:`harness.processes.ranks.RankedTrainer`."""
+
+    devices: int
+    accelerator: str
+    threads: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,10 @@ class RankedRun:
     log_info: Mapping[str, object]
 
     @property
-    def trainer(self) -> TrainerConfig:
+    def trainer(self) -> RankDevices:
         """The devices, for :class:`harness.processes.ranks.Ranked`."""
         given = self.pretrain_config["trainer"]
-        return TrainerConfig(
-            devices=int(str(given["devices"])), accelerator=given["accelerator"], threads=given.get("threads")
-        )
+        return RankDevices(int(str(given["devices"])), str(given["accelerator"]), given.get("threads"))
 
 
 def pretrain_on_ranks(run: RankedRun, *, report: ReportLine) -> Outcome:

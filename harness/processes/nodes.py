@@ -145,8 +145,7 @@ def run_on_rank(cell: Cell, progress: Progress, *, runner: str) -> Record:
     """
     trainer = cell.trainer
     rank = launched_rank(trainer, host=False)
-    if trainer.threads:
-        torch.set_num_threads(max(1, trainer.threads // trainer.devices))
+    torch.set_num_threads(max(1, trainer.threads // trainer.devices))
     threading.Thread(target=_exit_after_error, args=(rank,), daemon=True).start()
     try:
         world = Group(rank.rank, rank.size, num_nodes=trainer.num_nodes)

@@ -18,7 +18,8 @@ class DeviceSlot:
 
     Attributes:
         devices: value of CUDA_VISIBLE_DEVICES in the worker; "" hides all devices, None leaves it unchanged.
-        threads: CPU threads of a cell unless ``trainer.threads`` is set.
+        threads: the slot's share of the CPU, for tokenizers and table readers; arithmetic uses
+            ``trainer.threads``, so that results do not depend on slots.
     """
 
     devices: str | None

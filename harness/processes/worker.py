@@ -21,7 +21,10 @@ from harness.errors import describe_error
 from harness.records.cell import Cell
 from harness.records.record import LOG
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Threads of arithmetic, whose number changes rounding: fixed by the configuration."""
+IO_THREAD_VARIABLES = ("RAYON_NUM_THREADS", "POLARS_MAX_THREADS")
+"""Threads of tokenizers and table readers, whose number never changes results: the slot's share."""
 DISTRIBUTED = (
     "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT",
@@ -39,7 +42,8 @@ class WorkerSpec:
     Attributes:
         runner: ``module:function``, called as ``function(cell, progress)``.
         devices: value of CUDA_VISIBLE_DEVICES; None leaves it unchanged.
-        threads: number of CPU threads.
+        threads: number of CPU threads of arithmetic (``trainer.threads``).
+        io_threads: number of threads of tokenizers and table readers.
         slots: number of cells that may run at the same time on this machine; stored in the record.
     """
 
@@ -48,6 +52,7 @@ class WorkerSpec:
     devices: str | None
     threads: int
     slots: int = 1
+    io_threads: int = 1
 
 
 class EventReporter:
@@ -132,6 +137,8 @@ def _set_environment(spec: WorkerSpec) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = spec.devices
     for name in THREAD_VARIABLES:
         os.environ[name] = str(spec.threads)
+    for name in IO_THREAD_VARIABLES:
+        os.environ[name] = str(spec.io_threads)
     os.environ["HARNESS_SLOTS"] = str(spec.slots)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(spec.threads)

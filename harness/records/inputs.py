@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core.fingerprint import files_fingerprint, signature
+from harness.bodies.config import BodyConfig
+from harness.core.fingerprint import files_fingerprint, signature, source_files
 from harness.data.reading.card import CardExample, DataCard, make_card
 from harness.data.reading.files import fingerprint as text_fingerprint
 from harness.data.reading.log import ReadLog
@@ -25,7 +27,8 @@ class InputFiles:
     """Fingerprints of the files of encoder and task.
 
     Attributes:
-        fingerprints: content digests of ``encoder`` and ``task``; line endings of texts are ignored.
+        fingerprints: content digests of ``encoder`` and ``task``; line endings of texts are ignored. ``code``
+            is present if a part's source lies outside this program.
         signatures: by path, taken before the file was read.
     """
 
@@ -34,12 +37,17 @@ class InputFiles:
 
 
 def fingerprint_inputs(
-    encoder: EncoderConfig, task: TaskConfig, *, adapts: bool, cache_dir: Path
+    encoder: EncoderConfig,
+    task: TaskConfig,
+    body: BodyConfig | None = None,
+    *,
+    adapts: bool,
+    cache_dir: Path,
 ) -> InputFiles:
-    """Find and fingerprint the files of encoder and task.
+    """Find and fingerprint the files of encoder and task, and the source of parts outside this program.
 
     Args:
-        encoder, task: parsed sections.
+        encoder, task, body: parsed sections.
         adapts: whether the encoder's pretraining is continued, which may read more files.
         cache_dir: folder of downloads.
 
@@ -55,7 +63,16 @@ def fingerprint_inputs(
     # the suffix may determine how a file is read
     files = {f"{role}{_suffix(path)}": path for role, path in task.files(cache_dir).items()}
     out.fingerprints["task"] = _fingerprint(files, out, texts=True)
+    if code := source_files(_targets(encoder, task, body)):
+        out.fingerprints["code"] = _fingerprint(code, out, texts=False)
     return out
+
+
+def _targets(encoder: EncoderConfig, task: TaskConfig, body: BodyConfig | None) -> Iterator[str]:
+    """Dotted paths of everything that computes a part of the result."""
+    for part in (encoder, task, *([body] if body else ()), *(leaf for _, leaf in encoder.leaves())):
+        yield from (part.target, part.files_function)
+    yield from (leaf.adapt.module for _, leaf in encoder.leaves() if leaf.adapt)
 
 
 def _fingerprint(files: dict[str, Path], out: InputFiles, *, texts: bool) -> str:
@@ -83,7 +100,9 @@ def verify(cell: Cell) -> None:
     except OSError:
         pass  # a missing file is reported below
     adapts = cell.strategy.adapt is not None
-    files = fingerprint_inputs(cell.encoder, cell.task, adapts=adapts, cache_dir=cell.cache_dir).fingerprints
+    files = fingerprint_inputs(
+        cell.encoder, cell.task, cell.body, adapts=adapts, cache_dir=cell.cache_dir
+    ).fingerprints
     changed = [f"the {group}'s" for group in files if files[group] != cell.files.get(group)]
     if changed:
         raise HarnessError(

@@ -107,7 +107,7 @@ class TrainerConfig:
     devices: int = setting(_count, 1)
     num_nodes: int = setting(_count, 1)
     strategy: str = setting(choice("auto", "ddp", "fsdp"), "auto")
-    threads: int | None = setting(optional(_count), None)
+    threads: int = setting(_count, 1)
     gradient_checkpointing: bool = setting(truth, False)
     save: bool = setting(truth, False)
 

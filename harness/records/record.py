@@ -48,6 +48,7 @@ class Costs:
             them randomly.
         overhead_seconds: the rest: reading data, building the task's network, writing the record.
         examples_per_second: training throughput over all ``devices``.
+        threads: CPU threads of arithmetic per device.
         peak_memory_mb: of the device with the highest peak; on the CPU, the sum over all processes.
     """
 
@@ -65,6 +66,7 @@ class Costs:
     device: str = "cpu"
     host: str = ""
     devices: int = 1
+    threads: int = 1
 
 
 @dataclass(slots=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from harness.config import resolve
-from harness.config.composer import Composer, given_overrides
+from harness.config.composer import Composer, chosen_options, given_overrides, job_values
+from harness.config.overrides import refuse_merged_options
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import DeviceSlot, cpu_share, make_slots
@@ -133,22 +134,20 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
         HarnessError: the configuration is invalid (for a single run it is stored in ``state.error`` instead).
         CellFailed: the cell failed, without a ``state`` to report it to.
     """
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     from harness.core.resolvers import register
 
     register()
     try:
-        job = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        assert isinstance(job, dict)
-        values = {str(k): v for k, v in job.items()}
-        cell = _prepare(values, given=given_overrides(), differing=(), state=state)
+        refuse_merged_options(chosen_options())
+        cell = _prepare(job_values(config), given=given_overrides(), differing=(), state=state)
         launched = join_nodes(cell, runner=RUNNER)
         if launched is not None and launched.rank > 0:
             return None
         plan = make_plan({str(cell.folder): cell}, dry=_is_dry_run([cell]))
         check_cells(plan.to_run)
+        warn_of_missing_outputs(plan)
         if launched is not None:
             launched.decide(run=bool(plan.to_run) and not _is_dry_run([cell]))
     except (HarnessError, OmegaConfBaseException) as e:

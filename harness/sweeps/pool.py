@@ -146,12 +146,12 @@ class LocalPool(BasePool):
         return True
 
     def _worker_spec(self, cell: Cell, slot: DeviceSlot) -> WorkerSpec:
-        threads = cell.trainer.threads or slot.threads
         return WorkerSpec(
             cell=cell,
             runner=self.runner,
             devices=slot.devices,
-            threads=int(threads),
+            threads=cell.trainer.threads,
+            io_threads=slot.threads,
             slots=len(self.slots),
         )
 

@@ -235,9 +235,9 @@ class _Computation:
         room = memory_for_features(memory_gb=options.memory_gb, devices=trainer.devices)
         if source.n_bytes > room:
             warnings.warn(
-                f"feature_cache_gb={options.feature_cache_gb:g}: the features need {source.n_bytes / 1e9:.1f} "
-                f"GB, {room / 1e9:.1f} GB fit in memory; the others are computed again whenever a batch "
-                "needs them, which is slow: increase feature_cache_gb",
+                f"feature_cache_gb={options.feature_cache_gb:g}: of {source.n_bytes / 1e9:.1f} GB of features "
+                f"{room / 1e9:.1f} GB fit in memory; the others are computed again whenever a batch needs "
+                "them, which is slow: increase feature_cache_gb",
                 stacklevel=2,
             )
         features = StreamedFeatures(source, max_bytes=room)
@@ -257,8 +257,8 @@ class _Computation:
 
 
 def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter | None = None) -> str:
-    """Hash everything that the values of frozen features depend on, down to rounding: on the CPU that includes
-    the number of threads."""
+    """Hash everything that the values of frozen features depend on, down to rounding: on the CPU also the
+    number of threads."""
     trainer, layers = cell.trainer, cell.encoder.layers
     device = pick_device(trainer.accelerator).type
     parts = {

@@ -62,8 +62,7 @@ def run_cell(cell: Cell, progress: Progress = lambda event: None) -> Record:
         from harness.processes.ranks import run_ranks
 
         return run_ranks(cell, progress)
-    if cell.trainer.threads:
-        torch.set_num_threads(cell.trainer.threads)
+    torch.set_num_threads(cell.trainer.threads)
     return run_here(cell, progress, ALONE)
 
 
@@ -135,6 +134,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
         examples_per_second=len(splits.train) * epochs / max(train_seconds, 1e-9),
         slots=int(os.environ.get("HARNESS_SLOTS", "1")),
         devices=world.size,
+        threads=torch.get_num_threads(),
         device=device_name(config.accelerator),
         host=host(),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,22 +77,15 @@ class StreamedFeatures:
         return rows
 
 
-class _States(Mapping[str, np.ndarray]):
-    """Inputs of a window, computed on access."""
+class _States(dict[str, np.ndarray]):
+    """Inputs of a window whose value is computed on access."""
 
     def __init__(self, features: StreamedFeatures, number: int) -> None:
+        super().__init__(states=np.empty(0, np.float32))
         self._features, self._number = features, number
 
     def __getitem__(self, key: str) -> np.ndarray:
-        if key != "states":
-            raise KeyError(key)
-        return self._features.row(self._number)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(("states",))
-
-    def __len__(self) -> int:
-        return 1
+        return self._features.row(self._number) if key == "states" else super().__getitem__(key)
 
 
 def memory_for_features(*, memory_gb: float | None, devices: int) -> int:

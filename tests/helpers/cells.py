@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
+from harness.config.composer import job_values
 from harness.config.resolve import prepare
 from harness.core.paths import conf_dir
 from harness.core.resolvers import register
@@ -19,9 +19,7 @@ def composed(*overrides: str) -> dict[str, Any]:
     register()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         config = compose("config", overrides=["hydra/launcher=basic", *overrides])
-    data = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(data, dict)
-    return {str(k): v for k, v in data.items()}
+    return job_values(config)
 
 
 def make_cell(folder: Path, *overrides: str) -> Cell:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness.data.tokens import TokenBatch
-from harness.task import Task
 from harness.records.cell import Cell
 from harness.records.inputs import read_data
+from harness.task import Task
 from harness.training import encoding, features
 from harness.training.dataloader import all_examples
 from harness.training.encoding import Encoding, frozen_features, load_transferred, windowing

@@ -6,7 +6,10 @@ so that the code of a data set is never executed.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.data.reading.tables import DataTable, of_dataset
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 PARQUET = "refs/convert/parquet"
+TIMEOUT_SECONDS = 10
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _USUAL = {"train": ("train",), "dev": ("validation", "dev", "valid"), "test": ("test",)}
 
 
@@ -47,6 +52,41 @@ def load_hub(
             )
         tables[role] = of_dataset(loaded[split], f"{dataset} ({split})")
     return tables
+
+
+@functools.cache
+def resolve_revision(dataset: str, revision: str | None) -> str | None:
+    """Return the commit that a branch or tag of a data set names now; None if it cannot be determined.
+
+    Without a connection it is the commit of the local copy.
+
+    Args:
+        dataset: id on the hub.
+        revision: branch, tag or commit; None = the main branch, or the Parquet export of a data set with a
+            loading script.
+    """
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
+    try:
+        from huggingface_hub import HfApi
+
+        info = HfApi().dataset_info(dataset, revision=revision, timeout=TIMEOUT_SECONDS)
+        script = f"{dataset.rpartition('/')[2]}.py"
+        if revision is None and any(f.rfilename == script for f in info.siblings or ()):
+            info = HfApi().dataset_info(dataset, revision=PARQUET, timeout=TIMEOUT_SECONDS)
+        return info.sha
+    except Exception:  # many kinds; a data set that is not reachable is reported when it is loaded
+        return _local_commit(dataset, revision or "main")
+
+
+def _local_commit(dataset: str, revision: str) -> str | None:
+    try:
+        from huggingface_hub.constants import HF_HUB_CACHE
+
+        folder = Path(HF_HUB_CACHE) / f"datasets--{dataset.replace('/', '--')}"
+        return (folder / "refs" / revision).read_text().strip() or None
+    except (ImportError, OSError, ValueError):
+        return None
 
 
 def _usual(loaded: Mapping[str, Dataset]) -> dict[str, str]:

@@ -80,6 +80,7 @@ class HubSource:
         for key in value:
             if key not in (*own, *columns):
                 raise HarnessError(f"task.hub.{key}: unknown key, {did_you_mean(str(key), (*own, *columns))}")
+        check_roles("task.hub.splits", value.get("splits"))
         if not value.get("id"):
             raise HarnessError("task.hub.id is missing: give OWNER/NAME")
         return cls(
@@ -159,6 +160,7 @@ class DataSource:
         for role in ("train", "test"):
             if is_none(named[role]):
                 raise HarnessError(f"task.{role}=none: a cell needs a {role} split; only dev can be none")
+        check_roles("task.files", given.get("files"))
         reading = {key: given.pop(key) for key in _READ_KEYS if key in given}
         return cls(
             named=named,  # type: ignore[arg-type]
@@ -259,6 +261,13 @@ class DataSource:
             what = "is a file; give its folder, or task.train=FILE" if folder.exists() else "no such folder"
             raise HarnessError(f"task.path={folder}: {what}{'' if folder.exists() else near(folder)}")
         return folder
+
+
+def check_roles(key: str, value: object) -> None:
+    """Raise HarnessError for a split that does not exist in a setting by split."""
+    for role in value if isinstance(value, Mapping) else ():
+        if role not in ROLES:
+            raise HarnessError(f"{key}.{role}: unknown split, {did_you_mean(str(role), ROLES)}")
 
 
 _READ_KEYS = ("format", "encoding", "quoting", "delimiter", "columns")

@@ -43,6 +43,10 @@ def awd_lstm_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, P
         HarnessError: a missing file, or a folder with several candidates.
     """
     name, explicit, about = config.get("name", "ulmfit"), config.get("files"), about_of(config)
+    dropouts = config.get("dropouts")
+    for key in dropouts if isinstance(dropouts, Mapping) else ():
+        if key not in DROPOUTS:
+            raise HarnessError(f"encoder.dropouts.{key}: unknown key, {did_you_mean(str(key), DROPOUTS)}")
     if isinstance(explicit, Mapping) and explicit:
         return _explicit(explicit)
     if config.get("path") is None:

@@ -164,11 +164,11 @@ def elmo_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]
     """
     explicit = _by_role(config.get("files"), key="encoder.files")
     out = {role: existing_file(Path(path), key=f"encoder.files.{role}") for role, path in explicit.items()}
+    url = _by_role(config.get("url"), key="encoder.url")
+    sha256 = _by_role(config.get("sha256"), key="encoder.sha256")
     if config.get("path") is not None:
         folder = _folder(str(config["path"]))
         return {r: out[r] if r in out else in_folder(folder, r) for r in ROLES}
-    url = _by_role(config.get("url"), key="encoder.url")
-    sha256 = _by_role(config.get("sha256"), key="encoder.sha256")
     if any(r not in out and r not in url for r in ROLES):
         raise HarnessError(
             f"encoder {config.get('name', 'elmo')}: its files are not on this machine; set "

@@ -1,11 +1,22 @@
-"""Hydra plugin of the local launcher; the implementation is in :mod:`harness.sweeps.launch`."""
+"""Hydra plugins of the sweep and of the local launcher, implemented in :mod:`harness.sweeps.launch`."""
 
 from collections.abc import Sequence
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+
+class GridSweeper(BasicSweeper):
+    """Hydra's grid sweep; ``hydra.sweeper.params`` is read like the command line, and a YAML list of a group's
+    options is a sweep over them."""
+
+    def _parse_config(self) -> list[str]:
+        from harness.config.overrides import sweep_parameter
+
+        return [sweep_parameter(str(key), value) for key, value in self.params.items()]
 
 
 class LocalLauncher(Launcher):

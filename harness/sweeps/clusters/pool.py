@@ -26,7 +26,7 @@ from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
 from harness.records.record import RECORD, Record
 from harness.sweeps.base_pool import BasePool
-from harness.sweeps.clusters.task import CellTask, TaskFailure, with_absolute_paths
+from harness.sweeps.clusters.task import CellTask, TaskFailure
 
 TICK_SECONDS = 0.2
 LEASE_CHECK_SECONDS = 1.0
@@ -141,12 +141,11 @@ class ClusterPool(BasePool, Generic[Handle]):
 
     def _task(self, cell: Cell) -> CellTask:
         return CellTask(
-            cell=with_absolute_paths(cell),
+            cell=cell,
             runner=self.runner,
             preload=tuple(self.preload),
             force_rerun=str(cell.folder) in self.force_rerun,
             devices="" if cell.trainer.accelerator == "cpu" else None,
-            threads=cell.trainer.threads,
         )
 
     def _finalize(self, task: _SubmittedCell, result: Record | TaskFailure | None) -> None:

@@ -6,13 +6,10 @@ import contextlib
 import os
 import sys
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from harness.core.provenance import host
-from harness.core.redaction import PLACES
-from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.processes.slots import DeviceSlot, cpu_share
 from harness.records.cell import Cell
@@ -43,7 +40,6 @@ class CellTask:
         runner, preload: see :class:`harness.sweeps.base_pool.BasePool`.
         force_rerun: run the cell even if it is complete.
         devices: CUDA_VISIBLE_DEVICES; "" hides all devices, None = as set by the cluster.
-        threads: CPU threads; None = all that the worker may use.
     """
 
     cell: Cell
@@ -51,7 +47,6 @@ class CellTask:
     preload: tuple[str, ...]
     force_rerun: bool = False
     devices: str | None = None
-    threads: int | None = None
 
     def __call__(self) -> Record | None:
         """Run the cell; return its record, which is also in its folder, or None if the cell was stopped.
@@ -66,7 +61,7 @@ class CellTask:
             )
         devices = os.environ.get("CUDA_VISIBLE_DEVICES") if self.devices is None else self.devices
         pool = LocalPool(
-            slots=[DeviceSlot(devices, self.threads or _available_threads())],
+            slots=[DeviceSlot(devices, _available_threads())],
             display=SilentDisplay(SweepCounts(total=1)),
             runner=self.runner,
             preload=self.preload,
@@ -80,40 +75,6 @@ class CellTask:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
-
-
-def with_absolute_paths(cell: Cell) -> Cell:
-    """Make paths absolute, because a worker may run in another directory.
-
-    Neither the cell id nor the results depend on paths.
-    """
-    sections = {group: _absolute(cell.resolved.get(group), is_path=False) for group in ("encoder", "task")}
-    return replace(
-        cell,
-        encoder=_absolute_encoder(cell.encoder),
-        task=replace(cell.task, options=_absolute_options(cell.task.options)),
-        resolved={**cell.resolved, **{group: s for group, s in sections.items() if s is not None}},
-    )
-
-
-def _absolute_encoder(encoder: EncoderConfig) -> EncoderConfig:
-    members = {name: _absolute_encoder(member) for name, member in encoder.members.items()}
-    return replace(encoder, options=_absolute_options(encoder.options), members=members)
-
-
-def _absolute_options(options: Mapping[str, object]) -> dict[str, object]:
-    return {key: _absolute(value, is_path=key in PLACES) for key, value in options.items()}
-
-
-def _absolute(value: object, *, is_path: bool) -> object:
-    if isinstance(value, Mapping):
-        return {k: _absolute(v, is_path=is_path or k in PLACES) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_absolute(v, is_path=is_path) for v in value]
-    if not is_path or not isinstance(value, str) or not value:
-        return value
-    path = Path(value).expanduser()
-    return str(path.absolute()) if path.exists() else value
 
 
 def gpus_of(cell: Cell, per_device: float) -> float:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 
 from harness.cli.main import main
 from harness.config import resolve
-from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records import inputs
 from harness.records.record import RECORD, Record, read_record, write_record
@@ -26,7 +24,7 @@ from harness.sweeps import launch
 from harness.sweeps.clusters import pool as clusters
 from harness.sweeps.clusters import ray, submitit
 from harness.sweeps.clusters.pool import ClusterPool
-from harness.sweeps.clusters.task import CellTask, TaskFailure, gpus_of, require_package, with_absolute_paths
+from harness.sweeps.clusters.task import CellTask, TaskFailure, gpus_of, require_package
 from harness.sweeps.progress import SilentDisplay, SweepCounts
 from tests.helpers import cell_runners
 from tests.helpers.paths import PYTHONPATH, ROOT
@@ -275,25 +273,7 @@ def test_an_unshared_results_folder_is_rejected(tmp_path: Path, monkeypatch: pyt
         pool(Elsewhere()).run([cell])
 
 
-def test_workers_get_absolute_paths_and_no_gpus_for_cpu_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    sections = {
-        "task": {"path": "data", "dev": "none", "name": "data"},
-        "encoder": {"members": {"a": {"path": "data"}}, "files": {"weights": "data"}},
-    }
-    cell = cell_runners.make_cell(tmp_path, "paths", **sections)
-    member = EncoderConfig("member", "", options={"path": "data"})
-    encoder = EncoderConfig("e", "", options={"files": {"weights": "data"}}, members={"a": member})
-    cell = with_absolute_paths(replace(cell, encoder=encoder))
-    data = str(tmp_path / "data")
-    assert cell.resolved["task"] == {"path": data, "dev": "none", "name": "data"}
-    assert cell.resolved["encoder"] == {"members": {"a": {"path": data}}, "files": {"weights": data}}
-    assert cell.task.options == {"kind": "k", "path": data, "dev": "none", "name": "data"}
-    assert cell.encoder.options == {"files": {"weights": data}}
-    assert cell.encoder.members["a"].options == {"path": data}
+def test_cpu_cells_get_no_gpus(tmp_path: Path) -> None:
     cell = cell_runners.make_cell(tmp_path, "a", trainer={"accelerator": "cpu"})
     engine = FakeEngine()
     cell.folder.mkdir(parents=True)
