@@ -52,7 +52,7 @@ class BodyConfig(Component):
             if k not in (*values, *COMPONENT_KEYS)
         }
         component = component_values(config, key="body")
-        check_options(str(component["target"]), options, key="body")
+        check_options(str(component["target"]), options, key="body", reserved=("input_size",))
         return made(cls, {**component, **values, "options": options})
 
     @property

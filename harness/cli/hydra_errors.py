@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from harness.cli.main import COMMANDS
 from harness.config.groups import option_names
-from harness.config.overrides import split_values
+from harness.config.overrides import is_component_group, split_values
 from harness.core.paths import conf_dir
 from harness.errors import did_you_mean
 
 if TYPE_CHECKING:
     from hydra.errors import OverrideParseException
+    from yaml import YAMLError
 
 _GROUP = re.compile(r"Could not find '(?P<group>.+)/(?P<option>[^/']+)'")
 _OVERRIDE = re.compile(
@@ -41,6 +42,15 @@ def explain(error: Exception, *, argv: list[str]) -> str:
     if isinstance(error, MissingConfigException):
         return _explain_unknown_option(text, argv=argv)
     return _explain_key(text, argv=argv) or _shorten(error)
+
+
+def explain_yaml(error: YAMLError) -> str:
+    """Explain a configuration file that is not YAML: its name, line and column."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    where = f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark else "a configuration file"
+    hint = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
+    return f"{where}: not valid YAML: {problem}{hint}"
 
 
 def options_of(group: str, *, argv: list[str]) -> list[str]:
@@ -79,6 +89,8 @@ LISTED = frozenset({"encoders", "tasks", "experiments"})
 
 def _explain_key(text: str, *, argv: list[str]) -> str | None:
     ambiguous = _AMBIGUOUS.search(text)
+    if ambiguous and is_component_group(ambiguous["argument"].partition("=")[0]):
+        return f"{ambiguous['argument']}: several options require a sweep; add -m"
     if ambiguous:
         return (
             f"{ambiguous['argument']}: several values require a sweep; add -m, or write a list as key=[a,b], "

@@ -7,7 +7,7 @@ import glob
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.config.overrides import quote_text, sweep_lists
@@ -27,8 +27,9 @@ def main(argv: list[str]) -> int:
     """
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
-    from harness.cli.hydra_errors import explain
+    from harness.cli.hydra_errors import explain, explain_yaml
     from harness.core.redaction import refuse_secrets
     from harness.sweeps.launch import CellFailed
 
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
     if {"--cfg", "-c"} & set(argv) and {"-m", "--multirun"} & set(argv):
         raise HarnessError("--cfg shows a single configuration: omit -m, and give one value per key")
     refuse_secrets(argv)
+    argv = options_first(argv)
     arguments = quote_text(sweep_lists(argv, multirun=bool({"-m", "--multirun"} & set(argv))))
     full = os.environ.get(FULL_ERROR) == "1"
     state = SweepState()
@@ -47,6 +49,9 @@ def main(argv: list[str]) -> int:
         _compose_and_run(arguments, state)
         if state.error is not None:
             raise state.error
+    except YAMLError as e:
+        _remove_empty(state.sweep_dir)
+        raise HarnessError(explain_yaml(e)) from e
     except (HydraException, OmegaConfBaseException) as e:
         _remove_empty(state.sweep_dir)
         if full:
@@ -63,6 +68,50 @@ def main(argv: list[str]) -> int:
     if not state.requested:  # a dry run
         _remove_empty(state.sweep_dir)
     return print_summary(state)
+
+
+FLAGS = frozenset(
+    {
+        *("-m", "--multirun", "--run", "-r", "--resolve", "--hydra-help", "--version"),
+        *("--shell-completion", "-sc"),
+    }
+)
+VALUED = frozenset(
+    {
+        *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
+        *("--config-dir", "-cd", "--info", "-i", "--experimental-rerun"),
+    }
+)
+"""Options of Hydra without and with a value."""
+
+
+def options_first(argv: Sequence[str]) -> list[str]:
+    """Move options to the front, because Hydra accepts no ``key=value`` after ``key=value -m``.
+
+    Raises:
+        HarnessError: an unknown option, or a word that is neither an option nor key=value.
+    """
+    options: list[str] = []
+    rest: list[str] = []
+    position = 0
+    while position < len(argv):
+        argument = argv[position]
+        name = argument.partition("=")[0]
+        if argument[:1] != "-":
+            if not name:
+                raise HarnessError(f"{argument}: the key is missing; write key=value")
+            rest.append(argument)
+        elif name in VALUED:
+            length = 1 if "=" in argument else 2
+            options += argv[position : position + length]
+            position += length - 1
+        elif argument in FLAGS:
+            options.append(argument)
+        else:
+            key = name.lstrip("-").replace("-", "_")
+            raise HarnessError(f"{name}: unknown option; settings are written key=value, such as {key}=...")
+        position += 1
+    return [*options, *rest]
 
 
 def _compose_and_run(arguments: list[str], state: SweepState) -> None:

@@ -9,10 +9,12 @@ cached as plain data, keyed by the overrides without the seed, or with it if the
 from __future__ import annotations
 
 import copy
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.config.groups import searched_folders
 from harness.config.overrides import refuse_merged_options
 from harness.config.schema import TOP_LEVEL
 
@@ -68,7 +70,7 @@ def _plain(composed: DictConfig) -> tuple[Job, bool]:
         composed.hydra.job.num = 0
     HydraConfig.instance().set_config(composed)
     uses_seed = "seed}" in str(OmegaConf.to_container(_without_hydra(composed), resolve=False))
-    refuse_merged_options(chosen_options())
+    refuse_merged(composed)
     return (job_values(composed), given_overrides()), uses_seed
 
 
@@ -85,8 +87,23 @@ def job_values(config: DictConfig) -> dict[str, Any]:
     text = str(OmegaConf.to_container(own, resolve=False))
     job = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     assert isinstance(job, dict)
-    used = {k for k in job if re.search(rf"\$\{{{re.escape(str(k))}[.\[}}]", text)}
-    return {str(k): v for k, v in job.items() if k in TOP_LEVEL or k not in used}
+    return {
+        str(k): v
+        for k, v in job.items()
+        if k in TOP_LEVEL or not _is_interpolated(str(k), itertools.chain([text], _files()))
+    }
+
+
+def _files() -> Iterator[str]:
+    """Yield the configuration files of the command: an override may have replaced an interpolation."""
+    for folder in searched_folders():
+        for path in folder.rglob("*.yaml"):
+            yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def _is_interpolated(key: str, texts: Iterable[str]) -> bool:
+    pattern = re.compile(rf"\$\{{{re.escape(key)}[.\[}}]")
+    return any(pattern.search(text) for text in texts)
 
 
 def _without_hydra(config: DictConfig) -> DictConfig:
@@ -95,15 +112,17 @@ def _without_hydra(config: DictConfig) -> DictConfig:
     return OmegaConf.masked_copy(config, [str(k) for k in config if k != "hydra"])
 
 
-def chosen_options() -> dict[str, object]:
-    """Return the options of all groups in the current job, a list where Hydra has merged several."""
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
+def refuse_merged(config: DictConfig) -> None:
+    """Refuse a composed configuration in which Hydra has merged several options of a group.
 
-    if not HydraConfig.initialized():
-        return {}
-    choices = OmegaConf.to_container(HydraConfig.get().runtime.choices, resolve=False)
-    return {str(k): v for k, v in choices.items()} if isinstance(choices, dict) else {}
+    Raises:
+        HarnessError: names the group.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    if HydraConfig.initialized() and HydraConfig.get().job.config_name == "config":
+        choices = {str(k) for k in HydraConfig.get().runtime.choices}
+        refuse_merged_options(choices, [str(k) for k in config])
 
 
 def given_overrides() -> list[str]:

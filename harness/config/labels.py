@@ -11,8 +11,7 @@ LABELS = ("labels", "positive")
 
 
 def typed_labels(task: Mapping[str, object]) -> dict[str, object]:
-    """Return the section ``task`` with labels as text: whole numbers are what was typed, and a mapping given on
-    the command line is parsed.
+    """Return the section ``task`` with labels as text; a mapping given on the command line is parsed.
 
     Raises:
         HarnessError: a mapping that cannot be parsed.

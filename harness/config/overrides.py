@@ -12,7 +12,7 @@ Hydra merges a list of options of a group into one section, which is no cell of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from harness.errors import HarnessError
 
@@ -34,6 +34,11 @@ _FUNCTION = re.compile(
 TEXT_MAPPINGS = frozenset({"task.label_names"})
 """Dotted keys of mappings from text to text; Hydra would read the key ``true`` as a boolean."""
 _COLUMN_NUMBER = re.compile(r"\d+")
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_ENTRY = re.compile(
+    rf"(?P<key>{_QUOTED}|[^:,'\"]+?)\s*:\s*(?P<value>{_QUOTED}|[^,'\"]*?)\s*(?:,\s*|$)", re.DOTALL
+)
+"""An entry of a mapping and the comma after it."""
 _PLAIN = re.compile(r"(?!true$|false$|nan$|inf$)[A-Za-z_./-][\w./*-]*", re.IGNORECASE)
 """Elements of a list that Hydra reads as text without quotes."""
 _COLUMNS = frozenset({"text", "text_a", "text_b", "label", "id"})
@@ -77,18 +82,22 @@ def is_component_group(key: str) -> bool:
     return group in GROUPS and group not in OVERLAYS
 
 
-def refuse_merged_options(choices: Mapping[str, object]) -> None:
-    """Refuse several options of a group, which Hydra has merged.
+def refuse_merged_options(choices: Collection[str], groups: Iterable[str]) -> None:
+    """Refuse several options of a group, which Hydra has merged: it then lists no choice for the group.
 
     Args:
-        choices: the chosen options by group, ``hydra.runtime.choices``.
+        choices: the groups with a chosen option, of ``hydra.runtime.choices``.
+        groups: sections of the composed configuration.
 
     Raises:
         HarnessError: see above.
     """
-    for key, chosen in choices.items():
-        if isinstance(chosen, Sequence) and not isinstance(chosen, str) and is_component_group(key):
-            refuse_group_list(key, [str(c) for c in chosen])
+    for group in groups:
+        if group in GROUPS - OVERLAYS and group not in choices:
+            raise HarnessError(
+                f"{group}: a defaults list of the configuration names several options, and a cell has one "
+                f"{group}; name one there, or write {group}=NAME,NAME and add -m to run one cell per option"
+            )
 
 
 def refuse_group_list(key: str, options: Sequence[str]) -> None:
@@ -108,20 +117,16 @@ def text_mapping(key: str, value: object) -> object:
     if not isinstance(value, str) or value[:1] + value[-1:] != "{}":
         return value
     out: dict[str, str] = {}
-    for entry in filter(None, split_values(value[1:-1])):
-        before, colon, after = _split_entry(entry)
-        if not colon:
-            raise HarnessError(f"{key}={value}: expected {{LABEL: NAME, ...}}, not {entry!r}")
-        out[_unquoted(before)] = _unquoted(after)
+    rest = value[1:-1].strip()
+    while rest:
+        entry = _ENTRY.match(rest)
+        if entry is None:
+            raise HarnessError(
+                f"{key}={value}: expected {{LABEL: NAME, ...}}, not {rest.partition(',')[0]!r}"
+            )
+        out[_unquoted(entry["key"])] = _unquoted(entry["value"])
+        rest = rest[entry.end() :].strip()
     return out
-
-
-def _split_entry(entry: str) -> tuple[str, str, str]:
-    """Split ``key: value`` at the first colon outside quotes."""
-    if entry[0] in "'\"" and (end := entry.find(entry[0], 1)) > 0:
-        before, colon, after = entry[end + 1 :].partition(":")
-        return entry[: end + 1] + before, colon, after
-    return entry.partition(":")
 
 
 def _unquoted(text: str) -> str:

@@ -95,7 +95,10 @@ def fill(given: Mapping[str, object], recipe: Mapping[str, object]) -> dict[str,
     for key, section, name, left_open, default in OPEN:
         if out[section][name] == left_open:
             out[section][name] = recipe.get(key, default)
-    out = {name: checked(FILLED[name], values, section=name) for name, values in out.items()}
+    try:
+        out = {name: checked(FILLED[name], values, section=name) for name, values in out.items()}
+    except HarnessError as e:
+        raise HarnessError(f"{e} (in the recipe of the encoder for the strategy)") from e
     if out["trainer"]["select"] == "last":
         out["trainer"]["patience"] = None  # all epochs run, and the last one is taken
     return out
@@ -117,8 +120,8 @@ def choose_body(
         return _without_defaults(given)
     if more := [key for key in given if key not in ("name", *COMPONENT_KEYS)]:
         raise HarnessError(
-            f"body.{more[0]}: body=auto takes its options from the recipe or the task; choose a body with it, "
-            f"such as body=bilstm body.{more[0]}={given[more[0]]}"
+            f"body.{more[0]}: body=auto takes its options from the recipe or the task; choose a body with "
+            f"it, such as body=bilstm body.{more[0]}={given[more[0]]}"
         )
     if chosen := recipe.get("body"):
         return _without_defaults(section_or_empty("recipe.body", chosen))

@@ -31,6 +31,7 @@ from harness.core.fingerprint import slug
 from harness.core.paths import cache_folder
 from harness.core.redaction import PLACES
 from harness.core.validation import made
+from harness.data.windows import MAX_LENGTH
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
@@ -238,8 +239,8 @@ def _check_windows(trainer: Section, *, truncate: bool) -> None:
     length, stride = trainer["max_length"], trainer["stride"]
     if truncate:
         trainer["stride"] = 0  # texts are truncated, so there are no windows
-    elif isinstance(length, int) and isinstance(stride, int) and stride >= length:
-        raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={length}")
+    elif isinstance(stride, int) and stride >= (limit := length if isinstance(length, int) else MAX_LENGTH):
+        raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={limit}")
 
 
 def _folder(results_dir: Path, parts: Parts, identifier: str) -> Path:

@@ -7,7 +7,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,10 @@ COMPONENT_KEYS = ("name", "_target_", "_files_", "about", "result_version")
 """Keys of a component's section that are read into fields other than :attr:`Component.options`."""
 
 
+ABOUT_KEYS = ("family", "unit", "objective", "size", "source", "where")
+"""Notes on a component; ``harness list`` and messages quote them."""
+
+
 def component_values(config: Mapping[str, object], *, key: str) -> dict[str, object]:
     """Check the fields of a component except its options.
 
@@ -71,10 +75,13 @@ def component_values(config: Mapping[str, object], *, key: str) -> dict[str, obj
         key: dotted key of the section, for messages.
 
     Raises:
-        HarnessError: a value of the wrong type.
+        HarnessError: a value of the wrong type, or an unknown note.
     """
     name, about = config.get("name"), config.get("about")
     version = config.get("result_version")
+    for note in about if isinstance(about, Mapping) else ():
+        if note not in ABOUT_KEYS:
+            raise HarnessError(f"{key}.about.{note}: unknown key, {did_you_mean(str(note), ABOUT_KEYS)}")
     return {
         "name": "" if name is None else text(f"{key}.name", name),
         "target": str(config.get("_target_") or ""),
@@ -119,7 +126,9 @@ def construct(target: str, options: Mapping[str, object], *args: object, where: 
     return function(*args, **options)
 
 
-def check_options(target: str, options: Mapping[str, object], *, key: str) -> None:
+def check_options(
+    target: str, options: Mapping[str, object], *, key: str, reserved: Collection[str] = ()
+) -> None:
     """Check, from the source of the callable behind ``target`` and without importing it, that it accepts the
     names of all ``options``; what cannot be determined is checked when it is called.
 
@@ -127,14 +136,19 @@ def check_options(target: str, options: Mapping[str, object], *, key: str) -> No
         target: its dotted path.
         options: keyword arguments.
         key: dotted key of the section, for messages.
+        reserved: arguments that the program passes itself.
 
     Raises:
         HarnessError: names the closest valid options.
     """
     accepted = accepted_options(target)
-    for name in options if accepted is not None else ():
-        if accepted is not None and name not in accepted:
-            raise HarnessError(f"{key}.{name}: unknown key, {did_you_mean(name, sorted(accepted))}")
+    if accepted is None:
+        return
+    for name in options:
+        if name not in accepted or name in reserved:
+            raise HarnessError(
+                f"{key}.{name}: unknown key, {did_you_mean(name, sorted(accepted - set(reserved)))}"
+            )
 
 
 @functools.cache

@@ -47,7 +47,7 @@ def number(
                 raise ValueError
         except (ValueError, OverflowError):
             kind = "a whole number" if whole else "a number"
-            raise HarnessError(f"{key}={value!r}: expected {kind}") from None
+            raise HarnessError(f"{key}={value!r}: expected {kind}{_sweep_hint(key, value)}") from None
         if (low is not None and out < low) or (high is not None and out > high):
             span = f">= {low}" if high is None else f"between {low} and {high}"
             raise HarnessError(f"{key}={value!r}: must be {span}")
@@ -56,12 +56,19 @@ def number(
     return check
 
 
+def _sweep_hint(key: str, value: object) -> str:
+    if not isinstance(value, list | tuple) or not value:
+        return ""
+    return f"; to run one cell per value, write {key}={','.join(map(str, value))} and add -m"
+
+
 def choice(*valid: str) -> Check[str]:
     """Accept one of the given words."""
 
     def check(key: str, value: object) -> str:
         if value not in valid:
-            raise HarnessError(f"{key}={value!r}: {did_you_mean(str(value), valid)}")
+            hint = _sweep_hint(key, value)
+            raise HarnessError(f"{key}={value!r}: {did_you_mean(str(value), valid)}{hint}")
         return str(value)
 
     return check

@@ -19,6 +19,9 @@ from harness.errors import HarnessError
 
 LENGTH_WEIGHT = 0.01
 
+MAX_LENGTH = 512
+"""Tokens per window if neither the encoder nor the configuration sets a limit."""
+
 
 def windows(n: int, room: int, stride: int) -> list[tuple[int, int]]:
     """Compute (start, length) of the windows over ``n`` tokens.

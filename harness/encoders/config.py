@@ -153,7 +153,7 @@ class EncoderConfig(Component):
         apart = {*values, "members", *COMPONENT_KEYS}
         options = {str(k): v for k, v in config.items() if k not in apart}
         component = component_values(config, key=key)
-        check_options(str(component["target"]), options, key=key)
+        check_options(str(component["target"]), options, key=key, reserved=("random_init", "cache_dir"))
         return made(cls, {**component, **values, "options": options, "members": members})
 
     def build(self, *, random_init: bool = False, cache_dir: Path) -> Encoder:

@@ -9,7 +9,7 @@ import functools
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol, TypeVar
 
 from harness.core.events import Progress
@@ -115,11 +115,11 @@ def _suppress_errors(action: Callable[P, None], *args: P.args, **kwargs: P.kwarg
         print(f"the logger failed: {describe_error(e)}", file=sys.stderr)
 
 
-def check(cells: Sequence[Cell]) -> None:
+def problems(cells: Sequence[Cell]) -> Iterator[str]:
     """Check, before anything runs, that the loggers of all cells can work.
 
-    Raises:
-        HarnessError: a package is missing, or online logging has no API key or cannot reach its server.
+    Yields:
+        a line for each that cannot: a package is missing, or online logging has no API key or connection.
     """
     checked: list[LoggerConfig] = []
     for cell in cells:
@@ -127,7 +127,10 @@ def check(cells: Sequence[Cell]) -> None:
         found = logger_class(cell)
         if found is not None and config not in checked:
             checked.append(config)
-            found.check(config)
+            try:
+                found.check(config)
+            except HarnessError as e:
+                yield str(e)
 
 
 def packages(cells: Sequence[Cell]) -> list[str]:

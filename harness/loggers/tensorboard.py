@@ -16,12 +16,14 @@ class TensorBoardLogger(CellLogger):
     def __init__(self, cell: Cell) -> None:
         from pytorch_lightning.loggers import TensorBoardLogger as LightningLogger
 
+        self._batch_size = cell.trainer.batch_size
         self._logger = LightningLogger(save_dir=cell.folder, name="", version=self.output)
         self.lightning = self._logger
 
     def log_final(self, record: Record) -> None:
         numbers = {k: v for k, v in final_values(record).items() if isinstance(v, int | float)}
-        self._logger.log_metrics({f"final/{k}": v for k, v in numbers.items()}, step=record.epochs or 0)
+        steps = (record.epochs or 0) * -(-record.n_train // self._batch_size)  # the x axis of the curves
+        self._logger.log_metrics({f"final/{k}": v for k, v in numbers.items()}, step=steps)
 
     def close(self, error: str | None) -> None:
         if error is not None:

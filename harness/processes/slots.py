@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from harness.errors import HarnessError
 
@@ -59,6 +62,63 @@ def _list_with_nvidia_smi() -> list[str]:
 def cores() -> int:
     """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class HardwareOptions(Protocol):
+    """The settings of a trainer that this machine must be able to satisfy."""
+
+    @property
+    def accelerator(self) -> str: ...
+
+    @property
+    def devices(self) -> int: ...
+
+    @property
+    def precision(self) -> str: ...
+
+
+def hardware_problems(trainer: HardwareOptions) -> Iterator[str]:
+    """Yield a line for each setting of a trainer that this machine cannot satisfy; does not import torch."""
+    accelerator, devices = trainer.accelerator, trainer.devices
+    macos = sys.platform == "darwin"
+    n_cuda = 0 if accelerator == "cpu" else len(cuda_devices())
+    if accelerator in ("gpu", "cuda") and not n_cuda and not (macos and accelerator == "gpu"):
+        yield (
+            f"trainer.accelerator={accelerator}: this machine has no CUDA device; use "
+            "trainer.accelerator=auto or cpu"
+        )
+        return
+    if accelerator == "mps" and not macos:
+        yield "trainer.accelerator=mps: exists on macOS only; use trainer.accelerator=auto or cpu"
+        return
+    if n_cuda and accelerator in ("gpu", "cuda") and (version := _torch_without_cuda()):
+        yield f"trainer.accelerator={accelerator}: torch {version} has no CUDA support; install one that has"
+    if n_cuda and devices > n_cuda:
+        names = ",".join(cuda_devices())
+        yield (
+            f"trainer.devices={devices}: this machine has {n_cuda} CUDA devices ({names}); use at most that "
+            "many, or trainer.accelerator=cpu"
+        )
+    on_cpu = not n_cuda and not macos
+    if on_cpu and devices > cores():
+        yield (
+            f"trainer.devices={devices}: this machine has no CUDA device and {cores()} cores; use at most "
+            f"trainer.devices={cores()}"
+        )
+    if on_cpu and trainer.precision == "16-mixed":
+        yield (
+            "trainer.precision=16-mixed: half precision needs a GPU; use trainer.precision=bf16-mixed or "
+            "32-true on the CPU"
+        )
+
+
+def _torch_without_cuda() -> str:
+    """Version of a torch built for the CPU only; "" for others."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return version if version.endswith("+cpu") else ""
 
 
 def cpu_share(slots: int) -> int:

@@ -40,6 +40,16 @@ def betas(key: str, value: object) -> list[float]:
     return [number(low=0, high=0.9999999)(key, v) for v in value]
 
 
+def _warmup(key: str, value: object) -> float:
+    share = number(low=0, high=1)(key, value)
+    if share == 1:
+        raise HarnessError(
+            f"{key}={value}: the learning rate would rise until the last step; give a share of the steps "
+            "below 1, such as 0.1"
+        )
+    return share
+
+
 def _tags(key: str, value: object) -> list[str]:
     tags = value if isinstance(value, list | tuple) else [None]
     if not all(isinstance(tag, str | int) and 1 <= len(str(tag)) <= 64 for tag in tags):
@@ -86,7 +96,7 @@ class ScheduleConfig:
     """Learning-rate schedule; ``warmup`` is the fraction of all steps in which the rate increases."""
 
     name: str = setting(choice(*SCHEDULES), "constant", auto="auto")
-    warmup: float = setting(number(low=0, high=1), 0.0, auto=None)
+    warmup: float = setting(_warmup, 0.0, auto=None)
 
 
 @dataclass(frozen=True, slots=True)

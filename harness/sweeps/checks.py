@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from harness.core.fingerprint import data_fingerprint
 from harness.errors import HarnessError
 from harness.loggers import factory
+from harness.processes.slots import hardware_problems
 from harness.records import inputs
 from harness.records.cell import Cell
 from harness.sweeps.plan import SweepPlan
@@ -38,6 +40,14 @@ def check_writable(results_dir: str | Path) -> Path:
         raise HarnessError(f"results_dir={folder}: {existing} is a file, not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise HarnessError(f"results_dir={folder}: {existing} is not writable; choose another results_dir")
+    try:
+        # also a read-only or special file system, for which the permissions say nothing
+        tempfile.TemporaryDirectory(prefix=".harness-", dir=existing).cleanup()
+    except OSError as e:
+        raise HarnessError(
+            f"results_dir={folder}: nothing can be written to {existing} ({e.strerror or e}); choose another "
+            "results_dir"
+        ) from e
     return folder
 
 
@@ -67,21 +77,43 @@ def _optional_outputs(cell: Cell) -> Iterator[tuple[str, str]]:
         yield "logger.name", logger.output
 
 
-def check_cells(cells: Sequence[Cell]) -> None:
-    """Check everything that can be checked before the first cell runs.
+def check_cells(cells: Sequence[Cell], *, local: bool = True) -> None:
+    """Check everything that can be checked before the first cell runs; a dry run does the same.
+
+    Args:
+        cells: that are to run.
+        local: they run on this machine, which must have the devices that they ask for.
 
     Raises:
-        HarnessError: a logger cannot work, or data that cannot be read or trained on.
+        HarnessError: a line for each problem: of devices, loggers and data. No cell has been run.
     """
-    factory.check(cells)
-    check_data(cells)
+    trainers = dict.fromkeys(cell.trainer for cell in cells if local)
+    problems = [line for trainer in trainers for line in hardware_problems(trainer)]
+    refuse([*problems, *factory.problems(cells), *data_problems(cells)])
 
 
 def check_data(cells: Sequence[Cell]) -> None:
+    """Raise HarnessError for the first lines of :func:`data_problems`."""
+    refuse(data_problems(cells))
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raise HarnessError with a line for each distinct problem, if there are any."""
+    lines = list(dict.fromkeys(problems))
+    more = len(lines) - MAX_PROBLEMS
+    if lines:
+        further = [f"{more} more problems of this kind"] if more > 0 else []
+        raise HarnessError("\n".join([*lines[:MAX_PROBLEMS], *further]))
+
+
+MAX_PROBLEMS = 20
+
+
+def data_problems(cells: Sequence[Cell]) -> Iterator[str]:
     """Read each data set once, so that a wrong column fails early, and print the notes on the data.
 
-    Raises:
-        HarnessError: data that cannot be read or trained on; no cell has been run.
+    Yields:
+        a line for each data set that cannot be read or trained on.
     """
     checked: set[str] = set()
     printed: set[str] = set()
@@ -94,7 +126,8 @@ def check_data(cells: Sequence[Cell]) -> None:
         try:
             task, splits = inputs.read_data(cell)
         except HarnessError as e:
-            raise HarnessError(f"{e}\n(in cell {cell.title}; nothing has been run)") from e
+            yield f"{e} (in cell {cell.title}; nothing has been run)"
+            continue
         for part in data_report(task.name, splits):
             if part not in printed:  # training sizes and other options read the same files again
                 warn(part)

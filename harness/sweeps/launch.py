@@ -12,11 +12,9 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from harness.config import resolve
-from harness.config.composer import Composer, chosen_options, given_overrides, job_values
-from harness.config.overrides import refuse_merged_options
+from harness.config.composer import Composer, given_overrides, job_values, refuse_merged
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import DeviceSlot, cpu_share, make_slots
@@ -25,6 +23,7 @@ from harness.records.record import Record
 from harness.sweeps.base_pool import BasePool, Display
 from harness.sweeps.checks import check_cells, check_writable, warn_of_missing_outputs
 from harness.sweeps.clusters.pool import AnyEngine, ClusterPool
+from harness.sweeps.jobs import prepare, prepare_all, sweep_name
 from harness.sweeps.nodes import check_one_node, join_nodes
 from harness.sweeps.plan import SweepPlan, describe, make_plan
 from harness.sweeps.pool import PRELOAD, LocalPool
@@ -67,6 +66,7 @@ def before_sweep(config: DictConfig, state: SweepState | None) -> None:
     check_writable(str(config.results_dir))
     if state is not None:
         state.sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+        state.sweep_name = sweep_name(config)
 
 
 def launch(
@@ -96,17 +96,14 @@ def launch(
         KeyboardInterrupt: the user stopped the sweep.
     """
     jobs = [composer.job(config, overrides) for overrides in job_overrides]
-    cells = [
-        _prepare(job, given=given, differing=o, state=state)
-        for (job, given), o in zip(jobs, job_overrides, strict=True)
-    ]
+    cells = prepare_all(jobs, job_overrides, state=state)
     check_one_node(cells)
+    dry = _is_dry_run(cells)
+    plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
+    check_cells(plan.to_run, local=connect is None)
     free = [DeviceSlot(None, 1)]
     if connect is None:
         free = _slots_for(cells, slots=slots, cells_per_device=cells_per_device)
-    dry = _is_dry_run(cells)
-    plan = make_plan({str(cell.folder): cell for cell in cells}, dry=dry)
-    check_cells(plan.to_run)
     warn_of_missing_outputs(plan)
     if dry:
         _print_plan(cells, plan, slots=len(free))
@@ -140,8 +137,8 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
 
     register()
     try:
-        refuse_merged_options(chosen_options())
-        cell = _prepare(job_values(config), given=given_overrides(), differing=(), state=state)
+        refuse_merged(config)
+        cell = prepare(job_values(config), given=given_overrides(), state=state)
         launched = join_nodes(cell, runner=RUNNER)
         if launched is not None and launched.rank > 0:
             return None
@@ -289,21 +286,6 @@ def _modules_of(cells: Sequence[Cell]) -> list[str]:
     parts = [part for cell in cells for part in (cell.encoder, cell.task, cell.body)]
     modules = {part.target.rpartition(".")[0] for part in parts if part.target}
     return sorted(modules) + factory.packages(cells)
-
-
-def _prepare(
-    job: dict[str, Any], *, given: Sequence[str], differing: Sequence[str], state: SweepState | None
-) -> Cell:
-    """Resolve a job. ``given``: all overrides of the command; ``differing``: those that vary in the sweep."""
-    check_writable(str(job.get("results_dir") or "results"))
-    sweep = state.sweep_dir.name if state is not None and state.sweep_dir else None
-    factory.fill_in(job, sweep=sweep)
-    try:
-        return resolve.prepare(job, overrides=given)
-    except HarnessError as e:
-        if not differing:
-            raise
-        raise HarnessError(f"{e}\n(in the job {' '.join(differing)}; nothing has been run)") from e
 
 
 def _slots_for(cells: Sequence[Cell], *, slots: object, cells_per_device: int) -> list[DeviceSlot]:

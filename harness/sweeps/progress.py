@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
+from harness.core.events import WARNING
 from harness.core.files import tail
 from harness.processes.slots import DeviceSlot
 from harness.records.cell import Cell
@@ -74,17 +75,26 @@ class SweepCounts:
 
 
 class PlainDisplay:
-    """Prints one line per finished cell."""
+    """Prints one line per finished cell, and each warning once."""
 
     def __init__(self, counts: SweepCounts) -> None:
         self.counts = counts
+        self._warned: set[str] = set()
         self._start_times: dict[str, float] = {}
 
     def started(self, cell: Cell, slot: DeviceSlot) -> None:
         self._start_times[cell.title] = time.monotonic()
 
     def event(self, cell: Cell, event: Mapping[str, object]) -> None:
-        """Shown by live lines only."""
+        """Print warnings; progress is shown by live lines only."""
+        message = str(event.get("message") or "")
+        if message.startswith(WARNING):
+            self._warn(cell, message.removeprefix(WARNING))
+
+    def _warn(self, cell: Cell, text: str) -> None:
+        if text not in self._warned:
+            self.note(f"warning: {text} ({cell.title})")
+        self._warned.add(text)
 
     def finished(self, cell: Cell, record: Record | None) -> None:
         now = time.monotonic()
@@ -95,6 +105,8 @@ class PlainDisplay:
         self.counts.add(record, seconds)
         if record.status != "complete":
             self.note(failure_lines(cell, record))
+        for text in record.warnings:
+            self._warn(cell, text)
         self._complete(cell, record, seconds)
 
     def _complete(self, cell: Cell, record: Record, seconds: float) -> None:
@@ -148,6 +160,7 @@ class LiveDisplay(PlainDisplay):
         self._lines[cell.title] = self._progress.add_task(cell.title, total=None, now=slot.label)
 
     def event(self, cell: Cell, event: Mapping[str, object]) -> None:
+        super().event(cell, event)
         if cell.title in self._lines:
             self._progress.update(
                 self._lines[cell.title],
@@ -182,6 +195,9 @@ class SilentDisplay(PlainDisplay):
 
     def _complete(self, cell: Cell, record: Record, seconds: float) -> None:
         """Not printed."""
+
+    def _warn(self, cell: Cell, text: str) -> None:
+        """Not printed: they are in the record."""
 
 
 def make_display(counts: SweepCounts) -> PlainDisplay:

@@ -18,6 +18,7 @@ class SweepState:
         results_dirs: results folders in the order of their first cell (keys of a dict).
         requested: folders of all requested cells.
         sweep_dir: Hydra's folder for this sweep.
+        sweep_name: the same when the command is given again, see :func:`harness.sweeps.launch.sweep_name`.
         error: the error that prevented a single job from running.
         stopped: no further batch is to be run.
         interrupted: the user pressed Ctrl-C.
@@ -28,6 +29,7 @@ class SweepState:
     results_dirs: dict[Path, None] = field(default_factory=dict)
     requested: set[str] = field(default_factory=set)
     sweep_dir: Path | None = None
+    sweep_name: str | None = None
     error: Exception | None = None
     stopped: bool = False
     interrupted: bool = False

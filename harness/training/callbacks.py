@@ -128,14 +128,12 @@ class LiveMetrics(pl.Callback):
             self.metrics.update(list(predicted.values()), [self.examples[key] for key in predicted])
             values = self.metrics.compute()
         self.metrics.reset()
-        pl_module.log_dict(
-            {f"dev/{name}": float(value) for name, value in values.items()}, rank_zero_only=True
-        )
+        log_at_step(trainer, {f"dev/{name}": float(value) for name, value in values.items()})
 
 
 class Curves(pl.Callback):
-    """Tells the trainer's logger of ``loss`` and ``lr/<group>`` while it trains and of ``dev/<metric>`` after
-    each epoch. A group that has not thawed has the rate 0.
+    """Logs ``loss`` and ``lr/<group>`` during training, and ``train_loss`` and ``dev/<metric>`` after each
+    epoch, at the number of steps taken. A group that is still frozen has the rate 0.
 
     Args:
         choice: the callback that scores dev; it comes before this one in the trainer's list.
@@ -155,20 +153,25 @@ class Curves(pl.Callback):
         self, trainer: pl.Trainer, pl_module: Any, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if self._due(trainer, batch_idx):
-            self._tell(trainer, {"loss": pl_module.losses[-1], **self._rates})
+            log_at_step(trainer, {"loss": pl_module.losses[-1], **self._rates})
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        log_at_step(trainer, {"train_loss": float(pl_module.train_loss.compute())})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.choice.history and not isinstance(self.choice.task, HasLiveMetrics):
-            self._tell(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
+            log_at_step(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
 
     @staticmethod
     def _due(trainer: pl.Trainer, batch_idx: int) -> bool:
         return batch_idx % EVERY == 0 or batch_idx + 1 == trainer.num_training_batches
 
-    @staticmethod
-    def _tell(trainer: pl.Trainer, metrics: dict[str, float]) -> None:
-        if trainer.logger is not None:
-            trainer.logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
+
+def log_at_step(trainer: pl.Trainer, metrics: dict[str, float]) -> None:
+    """Log at the number of steps taken; ``LightningModule.log`` takes the last step of an epoch as still to
+    come."""
+    if trainer.logger is not None:
+        trainer.logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=trainer.global_step)
 
 
 def rates(trainer: pl.Trainer, module: Any) -> dict[str, float]:

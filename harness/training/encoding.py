@@ -15,6 +15,7 @@ from harness.core.events import Progress
 from harness.core.fingerprint import data_fingerprint
 from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenizedWindow
+from harness.data.windows import MAX_LENGTH
 from harness.encoders.base import Encoder
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
@@ -32,9 +33,6 @@ from harness.training.features import (
 )
 from harness.training.sequences import Sequences
 from harness.training.streamed import StreamedFeatures, memory_for_features
-
-MAX_LENGTH = 512
-"""Tokens per window if neither the encoder nor the configuration sets a limit."""
 
 
 @dataclass(slots=True)
@@ -235,9 +233,9 @@ class _Computation:
         room = memory_for_features(memory_gb=options.memory_gb, devices=trainer.devices)
         if source.n_bytes > room:
             warnings.warn(
-                f"feature_cache_gb={options.feature_cache_gb:g}: of {source.n_bytes / 1e9:.1f} GB of features "
-                f"{room / 1e9:.1f} GB fit in memory; the others are computed again whenever a batch needs "
-                "them, which is slow: increase feature_cache_gb",
+                f"feature_cache_gb={options.feature_cache_gb:g}: of {source.n_bytes / 1e9:.1f} GB of "
+                f"features {room / 1e9:.1f} GB fit in memory; the others are computed again whenever a batch "
+                "needs them, which is slow: increase feature_cache_gb",
                 stacklevel=2,
             )
         features = StreamedFeatures(source, max_bytes=room)

@@ -226,8 +226,7 @@ class TransferModel(pl.LightningModule):
             nn.utils.clip_grad_norm_(parameters, self.training_plan.max_grad_norm)
 
     def on_train_epoch_end(self) -> None:
-        self.log("train_loss", self.train_loss.compute())
-        self.train_loss.reset()
+        self.train_loss.reset()  # Curves has logged it
         self.check_ranks(f"after epoch {self.current_epoch + 1}")
 
     def check_ranks(self, when: str) -> None:

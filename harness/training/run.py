@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_only
 
-from harness.core.events import Progress
+from harness.core.events import WARNING, Progress
 from harness.core.files import atomic_path
 from harness.core.instantiate import Component
 from harness.core.provenance import git_state, host, versions
@@ -84,6 +84,8 @@ def run_here(cell: Cell, progress: Progress, world: World) -> Record:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         assembly = assemble(cell, progress, world)
+        for text in coverage_warnings(assembly.encoding.report):
+            progress({"phase": "encode", "message": f"{WARNING}{text}"})
         record = _train_and_score(cell, assembly, progress)
     # deprecation warnings do not affect results
     relevant = [w for w in caught if not issubclass(w.category, FutureWarning | DeprecationWarning)]
@@ -178,7 +180,7 @@ def describe(cell: Cell, assembly: Assembly) -> Record:
             *encoding_notes(encoding.report),
             *unfreezing_notes(assembly, epochs=cell.trainer.epochs),
         ],
-        warnings=list(splits.warnings),
+        warnings=[*splits.warnings, *coverage_warnings(encoding.report)],
         data_card={} if splits.card is None else splits.card.to_json(),
         versions={**versions(), **result_versions(cell)},
         git=git_state(),
@@ -211,19 +213,24 @@ def result_versions(cell: Cell) -> dict[str, str]:
 
 
 def encoding_notes(report: Mapping[str, float]) -> list[str]:
-    """Notes for the record about truncated texts and unknown words."""
+    """Return notes for the record on truncated texts and deleted words."""
     notes = []
     if cut := report.get("texts_cut", 0):
         notes.append(f"{int(cut)} texts were longer than the encoder takes and were cut")
-    if (share := report.get("unknown_share", 0.0)) > UNKNOWN_SHARE:
-        notes.append(f"{share:.0%} of the tokens are unknown to the encoder: does it speak the language?")
-    words = report.get("words", 0)
-    known = report.get("words_known", words) / words if words else 1.0
-    if known < 1 - UNKNOWN_WORDS and share <= UNKNOWN_SHARE:
-        notes.append(f"{1 - known:.0%} of the words are unknown to the encoder: does it speak the language?")
     if deleted := report.get("words_deleted", 0):
         notes.append(f"{int(deleted)} words have no token: the encoder's tokenizer deletes them")
     return notes
+
+
+def coverage_warnings(report: Mapping[str, float]) -> list[str]:
+    """Return a warning if the encoder does not know many tokens or words of the texts."""
+    if (share := report.get("unknown_share", 0.0)) > UNKNOWN_SHARE:
+        return [f"{share:.0%} of the tokens are unknown to the encoder: does it speak the language?"]
+    words = report.get("words", 0)
+    known = report.get("words_known", words) / words if words else 1.0
+    if known < 1 - UNKNOWN_WORDS:
+        return [f"{1 - known:.0%} of the words are unknown to the encoder: does it speak the language?"]
+    return []
 
 
 def unfreezing_notes(assembly: Assembly, *, epochs: int) -> list[str]:

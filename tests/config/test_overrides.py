@@ -9,7 +9,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.overrides import quote_text, split_values
+from harness.config.labels import refuse_booleans, typed_labels
+from harness.config.overrides import (
+    quote_text,
+    refuse_merged_options,
+    split_values,
+    sweep_lists,
+    sweep_parameter,
+    text_mapping,
+)
+from harness.errors import HarnessError
 
 
 def parse(argument: str) -> list[Any]:
@@ -89,3 +98,103 @@ def test_any_text_without_hydra_syntax_is_unchanged(text: str) -> None:
 
 def test_values_are_split_at_top_level_commas_only() -> None:
     assert split_values("a,[b,c],'d,e',f(g,h)") == ["a", "[b,c]", "'d,e'", "f(g,h)"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "swept"),
+    [
+        ("encoder=[mini_bert,mini_static]", "encoder=mini_bert,mini_static"),
+        ("strategy=[ulmfit, full]", "strategy=ulmfit,full"),
+        ("encoder@encoder.members.first=[a,b]", "encoder@encoder.members.first=a,b"),
+        ("schedule=[linear],cosine", "schedule=linear,cosine"),
+        ("logger=[csv]", "logger=csv"),
+        ("+experiment=[a,b]", "+experiment=[a,b]"),
+        ("encoder.layers=[0,1]", "encoder.layers=[0,1]"),
+        ("seed=0,1", "seed=0,1"),
+    ],
+)
+def test_list_of_options_is_a_sweep_over_them(argument: str, swept: str) -> None:
+    """Hydra would merge them into one cell that is filed under the last."""
+    assert sweep_lists([argument], multirun=True) == [swept]
+
+
+@pytest.mark.parametrize("group", ["encoder", "strategy", "task", "body", "schedule", "logger", "trainer"])
+def test_list_of_options_without_a_sweep_is_refused(group: str) -> None:
+    with pytest.raises(HarnessError, match=f"write {group}=a,b and add -m"):
+        sweep_lists([f"{group}=[a,b]"], multirun=False)
+    assert sweep_lists([f"{group}=[a]"], multirun=False) == [f"{group}=a"]
+    with pytest.raises(HarnessError, match=f"^{group}: a defaults list .* names several options"):
+        refuse_merged_options({"seed"}, [group, "seed", "results_dir"])
+    refuse_merged_options({group, "hydra/launcher"}, [group, "seed"])
+
+
+def test_parameters_of_a_sweep_in_yaml_are_read_like_the_command_line() -> None:
+    assert sweep_parameter("encoder", ["mini_bert", "mini_static"]) == "encoder='mini_bert','mini_static'"
+    assert sweep_parameter("task.name", "2014,a") == "task.name='2014','a'"
+    assert sweep_parameter("strategy", "frozen") == "strategy='frozen'"
+    assert sweep_parameter("seed", "0,1") == "seed=0,1"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("task.positive=true", "true"),
+        ("task.labels=[true,false]", ["true", "false"]),
+        ("task.labels=[0, 1.0, no, 'a,b', on hold]", ["0", "1.0", "no", "a,b", "on hold"]),
+        ("logger.group=1e5", "1e5"),
+        ("logger.tags=[true,2]", ["true", "2"]),
+        ("task.columns=[label,text]", ["label", "text"]),
+    ],
+)
+def test_labels_groups_and_tags_stay_the_text_that_was_typed(argument: str, value: object) -> None:
+    assert parse(argument) == [value]
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("{true: ja, false: nein}", {"true": "ja", "false": "nein"}),
+        ("{0: no, 1: yes}", {"0": "no", "1": "yes"}),
+        ("{'a: b': 'c, d', e: \"f\"}", {"a: b": "c, d", "e": "f"}),
+        ("{}", {}),
+    ],
+)
+def test_label_names_stay_the_text_that_was_typed(typed: str, names: dict[str, str]) -> None:
+    (text,) = parse(f"task.label_names={typed}")
+    assert text_mapping("task.label_names", text) == names
+    assert typed_labels({"label_names": text})["label_names"] == names
+
+
+def test_label_names_without_a_colon_are_refused() -> None:
+    with pytest.raises(HarnessError, match=r"expected \{LABEL: NAME, ...\}, not 'b'"):
+        text_mapping("task.label_names", "{a: x, b}")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"task": {"positive": True}},
+            r"task.positive: True is not text; YAML reads yes, on or.*\"yes\"",
+        ),
+        ({"task": {"labels": ["a", False]}}, r"task.labels: False is not text; YAML reads no, off or false"),
+        ({"task": {"label_names": {"0": False}}}, "task.label_names.0: False is not text"),
+        ({"task": {"label_names": {True: "a"}}}, "task.label_names: key True: True is not text"),
+        ({"logger": {"tags": [True]}}, "logger.tags: True is not text"),
+    ],
+)
+def test_booleans_that_yaml_made_of_labels_are_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(HarnessError, match=message):
+        refuse_booleans(config)
+
+
+def test_whole_numbers_as_labels_are_text() -> None:
+    """Without quotes YAML reads 0 as a number; it is the same label as on the command line."""
+    task = {"labels": [0, 1], "positive": 1, "label_names": {0: "no", 1: "yes"}, "name": "x"}
+    assert typed_labels(task) == {
+        "labels": ["0", "1"],
+        "positive": "1",
+        "label_names": {"0": "no", "1": "yes"},
+        "name": "x",
+    }
+    refuse_booleans({"task": task})

@@ -576,3 +576,27 @@ def test_settings_of_two_thousand_cells_are_found_in_two_seconds(tmp_path: Path)
     begin = time.process_time()
     main([str(tmp_path), "--group-by", "optimizer.lr"])
     assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize("form", ["terminal", "md"])
+def test_rows_with_warnings_are_marked_and_the_text_is_below_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    text = "100% of the words are unknown to the encoder"
+    warned = [record(0.5, cell="a", encoder="x", seed=i, warnings=[text] * (i < 2)) for i in range(3)]
+    save(tmp_path, *warned, record(0.8, cell="b", encoder="y"))
+    assert main([str(tmp_path), "--format", form]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (marked,) = [line for line in lines if "0.5000" in line]
+    (other,) = [line for line in lines if "0.8000" in line]
+    assert "0.5000 ± 0.0000 !" in marked
+    assert "!" not in other
+    (below,) = [line for line in lines if text in line]
+    assert "x/full (2 of 3 seeds)" in below
+
+
+def test_a_warning_of_all_rows_names_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = [record(0.5, cell=c, encoder=c, warnings=["copies in train and test"]) for c in "ab"]
+    save(tmp_path, *same)
+    assert main([str(tmp_path)]) == 0
+    assert "\n! copies in train and test\n" in capsys.readouterr().out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
+import re
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -82,8 +85,14 @@ def test_each_cell_is_one_wandb_run_and_results_do_not_depend_on_the_mode(
     same in all modes."""
     command = ["-m", *CELL, "seed=0,1,2", "logger=wandb"]
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert main([*command, "results_dir=offline", "hydra.sweep.dir=offline/.sweeps/group"]) == 0
+    assert main([*command, "results_dir=offline"]) == 0
+    # a cell is lost and the command given again: the run is in the group of the others
+    (lost,) = (folder / "offline").glob("*/*/*/*/seed-1")
+    shutil.rmtree(lost)
+    assert main([*command, "results_dir=offline", "retry=failed"]) == 0
     found = [content(f) for f in runs(folder / "offline")]
+    (group,) = {f["run"].run_group for f in found}
+    assert re.fullmatch(r"offline-[0-9a-f]{8}", group)
     assert len({f["run"].run_id for f in found}) == len(found) == 3
     assert sorted(f["config"]["seed"] for f in found) == [0, 1, 2]
     for logged in found:
@@ -108,7 +117,7 @@ def _check_run(logged: dict[str, Any], results: Path) -> None:
     run, summary, config = logged["run"], logged["summary"], logged["config"]
     cell, _, seed = run.run_id.rpartition("-")
     record = read_record(results / "mini_topic" / "mini_static" / "frozen" / cell / f"seed-{seed}")
-    assert (run.run_group, run.job_type, run.project) == ("group", "frozen", "transfer-harness")
+    assert (run.job_type, run.project) == ("frozen", "transfer-harness")
     assert set(run.tags) == {"mini_topic", "mini_static", "frozen"}
     assert logged["exit"] == 0
     assert summary["status"] == "complete"
@@ -174,13 +183,22 @@ def test_tensorboard_gets_the_curves(folder: Path) -> None:
     tags = set(events.Tags()["scalars"])
     assert {"loss", "train_loss", "dev/accuracy", "lr/task", "final/test/accuracy"} <= tags
     assert [e.value for e in events.Scalars("dev/accuracy")] == pytest.approx(record.dev_history)
+    steps = [e.step for e in events.Scalars("dev/accuracy")]
+    assert [e.step for e in events.Scalars("train_loss")] == steps
+    assert [e.step for e in events.Scalars("final/test/accuracy")] == steps[-1:]
 
 
 def test_csv_gets_the_curves_and_none_writes_nothing(folder: Path) -> None:
     cell = make_cell(folder, *CELL, "logger=csv")
     record = run_cell(cell)
-    header = (cell.folder / "metrics.csv").read_text().splitlines()[0].split(",")
-    assert {"loss", "train_loss", "dev/accuracy", "dev/macro_f1", "dev/mcc", "lr/task"} <= set(header)
+    with (cell.folder / "metrics.csv").open() as f:
+        points = list(csv.DictReader(f))
+    assert {"loss", "train_loss", "dev/accuracy", "dev/macro_f1", "dev/mcc", "lr/task"} <= set(points[0])
+    steps = {k: [p["step"] for p in points if p[k]] for k in ("train_loss", "dev/accuracy", "loss")}
+    n_steps = -(-record.n_train // cell.trainer.batch_size)
+    assert (
+        steps["train_loss"] == steps["dev/accuracy"] == [str(n_steps * (n + 1)) for n in range(record.epochs)]
+    )
     assert not [w for w in record.warnings if "not empty" in w]
     bare = make_cell(folder / "bare", *CELL)
     assert run_cell(bare).test == record.test

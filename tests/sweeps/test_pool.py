@@ -380,3 +380,20 @@ def test_a_folder_that_cannot_be_created_fails_only_its_cell(tmp_path: Path) -> 
     records, _ = run_pool([bad, good])
     assert (records["a"].status, records["b"].status) == ("failed", "complete")
     assert str(bad.folder) in records["a"].reason
+
+
+def test_warnings_are_printed_once_and_when_they_occur(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from harness.sweeps.progress import PlainDisplay, SweepCounts
+
+    shown = PlainDisplay(SweepCounts(total=2))
+    cells = [make_cell(tmp_path, n) for n in ("a", "b")]
+    for cell in cells:
+        shown.started(cell, DeviceSlot(None, 1))
+        shown.event(cell, {"phase": "encode", "message": "warning: 90% unknown"})
+        shown.event(cell, {"phase": "encode", "message": "computing features"})
+    assert capsys.readouterr().err == f"warning: 90% unknown ({cells[0].title})\n"
+    record = Record("complete", "t", "e", "s", "c", 0, warnings=["90% unknown", "diverging"])
+    shown.finished(cells[0], record)
+    assert f"warning: diverging ({cells[0].title})\n" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from harness.training import run as cell_module
 from harness.training.assemble import assemble
 from harness.training.callbacks import BestEpochCallback
 from harness.training.dataloader import step_order
-from harness.training.run import encoding_notes, run_cell
+from harness.training.run import coverage_warnings, encoding_notes, run_cell
 from harness.training.trainer import fit, make_trainer
 from tests.helpers.cells import make_cell
 
@@ -136,12 +136,27 @@ def test_more_units_than_the_encoder_takes_is_refused(tmp_path: Path) -> None:
 def test_notes_of_units() -> None:
     report = {"texts_cut": 3, "unknown_share": 0.4, "words_deleted": 2}
     notes = " ".join(encoding_notes(report))
-    for word in ("3 texts", "40%", "2 words"):
+    for word in ("3 texts", "2 words"):
         assert word in notes
-    assert encoding_notes({"unknown_share": 0.01}) == []
-    assert encoding_notes({"words": 10, "words_known": 6}) == []
-    (note,) = encoding_notes({"words": 600, "words_known": 0})
-    assert "100% of the words are unknown" in note
+    assert coverage_warnings(report) == [
+        "40% of the tokens are unknown to the encoder: does it speak the language?"
+    ]
+    assert coverage_warnings({"words": 4.0, "words_known": 1.0})[0].startswith("75% of the words are unknown")
+    assert coverage_warnings({"unknown_share": 0.01, "words": 4.0, "words_known": 3.0}) == []
+
+
+def test_unknown_words_are_a_warning_during_the_run_and_in_the_record(tmp_path: Path) -> None:
+    """A text in another language than the encoder's."""
+    rows = "text,label\n" + "완전히 다른 언어,a\n전혀 모르는 말,b\n" * 8
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.csv").write_text(rows.replace("말", f"말{name}"))
+    files = [f"task.{n}={tmp_path / n}.csv" for n in ("train", "dev", "test")]
+    task = ["task=text_classification", "task.name=ko", "task.label=label", *files]
+    cell = make_cell(tmp_path, "encoder=mini_static", "strategy=frozen", *task, *QUICK)
+    events: list[dict[str, Any]] = []
+    record = run_cell(cell, events.append)
+    (warning,) = [w for w in record.warnings if "unknown to the encoder" in w]
+    assert f"warning: {warning}" in [e.get("message") for e in events]
 
 
 def test_csv_logger_writes_the_curve(tmp_path: Path) -> None:

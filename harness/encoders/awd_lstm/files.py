@@ -22,10 +22,12 @@ from pathlib import Path
 
 from harness.encoders.config import EncoderConfig
 from harness.encoders.download import about_of, existing_file
-from harness.errors import HarnessError
+from harness.errors import HarnessError, did_you_mean
 
 WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
 VOCABULARY = (".json", ".pkl", ".txt")
+DROPOUTS = ("embedding", "input", "hidden", "weight", "output")
+"""Keys of ``encoder.dropouts``."""
 OPTIONS = "options.json"
 BESIDE = (OPTIONS, "pretrain.json")
 """JSON files of a folder that are not vocabularies."""

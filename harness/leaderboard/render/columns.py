@@ -8,6 +8,7 @@ from collections.abc import Callable
 from harness.leaderboard.stats.comparisons import BOTH, EXAMPLES_ONLY
 from harness.leaderboard.table.board import TaskTable
 from harness.leaderboard.table.rows import BoardRow
+from harness.leaderboard.table.run_warnings import MARK, has_warnings
 from harness.leaderboard.views.view import p_text
 
 Cell = Callable[[BoardRow], str]
@@ -24,12 +25,14 @@ def clean(text: str) -> str:
 
 
 def score_text(row: BoardRow) -> str:
-    """``0.812 ± 0.010`` (mean and standard deviation), or why there is no score."""
+    """``0.812 ± 0.010`` (mean and standard deviation; ``!`` if runs have warnings), or why there is no
+    score."""
     if row.mean is None:
         if row.state == "diverged":
             return f"diverged ({row.diverged} of {len(row.scores)})"
         return "no test split" if row.state == "untested" else row.state
-    return _number(row.mean) + (f" ± {_number(row.std)}" if row.std is not None else "")
+    deviation = f" ± {_number(row.std)}" if row.std is not None else ""
+    return _number(row.mean) + deviation + (f" {MARK}" if has_warnings(row) else "")
 
 
 def _number(value: float | None) -> str:

@@ -19,6 +19,7 @@ from harness.leaderboard.table.rows import (
     headline,
     pooled,
 )
+from harness.leaderboard.table.run_warnings import warning_lines
 from harness.leaderboard.table.selection import select_on_dev
 from harness.leaderboard.table.train_size import of_size
 from harness.records.record import RECORD, Record, iter_records, read_record
@@ -260,7 +261,7 @@ def _tables(rows: Sequence[BoardRow], *, partial: bool) -> list[TaskTable]:
     tables = [by_metric[key] for key in sorted(by_metric)]
     for table in tables:
         table.rows.sort(key=BoardRow.sort_key)
-        table.notes = _warnings(table, metrics[table.task])
+        table.notes = [*_warnings(table, metrics[table.task]), *warning_lines(table.rows)]
     return tables
 
 

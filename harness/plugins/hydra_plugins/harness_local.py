@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 
 class GridSweeper(BasicSweeper):
-    """Hydra's grid sweep; ``hydra.sweeper.params`` is read like the command line, and a YAML list of a group's
+    """Hydra's grid sweep, with ``hydra.sweeper.params`` read like the command line: a YAML list of a group's
     options is a sweep over them."""
 
     def _parse_config(self) -> list[str]:
