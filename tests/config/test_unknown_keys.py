@@ -62,7 +62,7 @@ def test_unknown_keys_are_refused_in_every_section(name: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["+passes=1"], "passes: unknown key"),
+        (["+no_such_key=1"], "no_such_key: unknown key"),
         (["+encoder.recipe.ful.lr=1"], r"encoder.recipe.ful: there is no strategy ful, did you mean full\?"),
         (["+encoder.recipe.full.l_r=1"], r"encoder.recipe.full.l_r: .*did you mean lr\?"),
         (["+body.hidden_size=3"], "body.hidden_size: body=auto .*choose a body"),
