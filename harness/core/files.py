@@ -12,6 +12,17 @@ from pathlib import Path
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files."""
+PART = "::"
+"""Separates a file from the part of it that is meant: ``data.zip::train.csv``, ``data.json::train``."""
+
+
+def split_part(path: Path) -> tuple[Path, str | None]:
+    """Split ``FILE::PART`` into both; a path that exists, or one without ``::``, has no part."""
+    name = str(path)
+    if PART not in name or path.exists():
+        return path, None
+    file, _, part = name.partition(PART)
+    return Path(file), part
 
 
 def remove_temporary(folder: Path) -> None:

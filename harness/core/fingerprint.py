@@ -13,6 +13,7 @@ from pathlib import Path
 
 import regex
 
+from harness.core.files import split_part
 from harness.errors import HarnessError
 
 _BLOCK = 1 << 22
@@ -81,7 +82,7 @@ def _package_files(top: str, rest: Sequence[str], spec: ModuleSpec) -> dict[str,
 
 def _cached_digest(path: Path, compute: Callable[[Path], str]) -> str:
     try:
-        stat = path.stat()
+        stat = split_part(path)[0].stat()
         key = (compute, str(path.resolve()), *signature(path, stat))
         if key not in _digests:
             _digests[key] = compute(path)
@@ -97,7 +98,7 @@ def signature(path: Path, stat: os.stat_result | None = None) -> tuple[int, ...]
     Raises:
         OSError: the file does not exist.
     """
-    s = stat or path.stat()
+    s = stat or split_part(path)[0].stat()
     return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.data.reading.tables import DataTable, of_dataset
+from harness.data.reading.formats.arrow import of_dataset
+from harness.data.reading.table import DataTable
 from harness.errors import HarnessError, did_you_mean
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.core.files import split_part
 from harness.data.reading.files import near
 from harness.errors import HarnessError
 
@@ -33,7 +34,7 @@ def named_files(given: Paths, role: str) -> list[Path]:
     paths: list[Path] = []
     for one in as_list(given):
         path = Path(one).expanduser()
-        if path.is_file():
+        if split_part(path)[0].is_file():
             paths.append(path)
         elif path.is_dir():
             raise HarnessError(f"task.{role}={one}: is a folder; name a file or a pattern in it")

@@ -1,0 +1,165 @@
+"""Tables of separated values: csv, tsv and their dialects."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+
+from harness.data.reading.formats.dialect import Dialect, lines, recognise
+from harness.data.reading.table import DataTable, TextFile
+from harness.errors import HarnessError
+
+Cells = tuple[int, list[str]]
+"""Line in which a row begins, and its fields."""
+_MAX_UNCLOSED = 20
+"""Quotes that never close cost a pass over the rest of the file; more of them end the reading."""
+_SHOWN_COLUMNS = 10
+_BLOCK = 4096
+
+
+def read_separated(file: TextFile, *, default: str) -> DataTable:
+    """Read separated values.
+
+    Args:
+        file: its text.
+        default: delimiter that the format's name stands for.
+
+    Raises:
+        HarnessError: two columns have one name; a row has another number of fields than the header, or
+            invalid quotes (skipped with ``task.on_error=skip``).
+    """
+    dialect = recognise(file, default)
+    rows = _quoted(file, dialect) if dialect.quoting else _unquoted(file, dialect)
+    first = next(rows, None)
+    if first is None:
+        raise HarnessError(f"{file.path}: no row can be read")
+    header, ahead = _header(first, file)
+    columns = _names(header, file)
+    table = _Columns(columns)
+    repeated = None if ahead else first[1]
+    for at, cells in itertools.chain(ahead, rows):
+        fitted = cells if len(cells) == len(columns) else _fit(cells, columns, file, at)
+        if cells == repeated:
+            file.log.exclude(file.path, "repeats the header line")
+        elif fitted is not None:
+            table.add(at, fitted)
+    return DataTable(str(file.path), table.finish(), table.positions)
+
+
+class _Columns:
+    """Columns that are filled row by row, and transposed in blocks, which is faster."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.data: dict[str, list[str]] = {name: [] for name in names}
+        self.positions: list[int] = []
+        self._block: list[list[str]] = []
+
+    def add(self, at: int, cells: list[str]) -> None:
+        """Append a row that begins in line ``at``."""
+        self.positions.append(at)
+        self._block.append(cells)
+        if len(self._block) == _BLOCK:
+            self.finish()
+
+    def finish(self) -> dict[str, list[str]]:
+        """Return the columns with all rows."""
+        for values, cells in zip(self.data.values(), zip(*self._block, strict=True), strict=False):
+            values.extend(cells)
+        self._block.clear()
+        return self.data
+
+
+def _header(first: Cells, file: TextFile) -> tuple[list[str], list[Cells]]:
+    """Return the column names, and the first row if it is no header."""
+    how = file.how
+    if how.columns and not how.has_header(first[1]):
+        file.log.given(file.path, "header", "none")
+        return list(how.columns), [first]
+    file.log.recognised(file.path, "header", f"line {first[0]}")
+    return first[1], []
+
+
+def _quoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:
+    """Yield the rows, with quotes as marks; after a row with invalid quotes, go on in the next line."""
+    old_limit = csv.field_size_limit(sys.maxsize)
+    source = io.StringIO(file.text, newline="\n")
+    for _ in range(dialect.skip):
+        source.readline()
+    base, unclosed = dialect.skip, 0
+    try:
+        while True:
+            reader = csv.reader(source, delimiter=dialect.delimiter, strict=True)
+            start, mark = base + 1, source.tell()
+            try:
+                for cells in reader:
+                    if cells:
+                        yield start, cells
+                    start = base + reader.line_num + 1
+                return
+            except csv.Error as e:
+                file.skip(start, _invalid_quotes(e, unclosed))
+            base, unclosed = _after(source, file.text, mark, base, start, reader.line_num, unclosed)
+    finally:
+        csv.field_size_limit(old_limit)
+
+
+def _invalid_quotes(error: csv.Error, unclosed: int) -> str:
+    if unclosed >= _MAX_UNCLOSED:
+        raise HarnessError(f"more than {_MAX_UNCLOSED} quotes are never closed; set task.quoting=false")
+    return (
+        f"the row that begins here has invalid quotes ({error}); double the quotes inside quoted fields, or "
+        "read quotes as text with task.quoting=false"
+    )
+
+
+def _after(
+    source: io.StringIO, text: str, mark: int, base: int, start: int, consumed: int, unclosed: int
+) -> tuple[int, int]:
+    """Move ``source`` behind the bad row; return the number of lines before it, and of unclosed quotes.
+
+    A row whose quote never closes has swallowed the rest of the file: only its first line is skipped.
+    """
+    if source.read(1):  # an error within the file: the lines that the reader has consumed are the row
+        source.seek(source.tell() - 1)
+        return base + consumed, unclosed
+    source.seek(mark)
+    for _ in range(start - base):
+        source.readline()
+    return start, unclosed + 1
+
+
+def _unquoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:
+    delimiter = dialect.delimiter
+    for at, line in lines(file.text):
+        if at > dialect.skip:
+            yield at, line.split(delimiter)
+
+
+def _names(header: Sequence[str], file: TextFile) -> list[str]:
+    names = [cell.strip() or f"column_{i}" for i, cell in enumerate(header, start=1)]
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise HarnessError(
+                f"{file.path}: two columns are named {name!r:.60}; without a header line, set their "
+                "names: task.columns=[label,text]"
+            )
+        seen.add(name)
+    return names
+
+
+def _fit(cells: list[str], columns: list[str], file: TextFile, at: int) -> list[str] | None:
+    """Return the row with surplus empty fields removed; None if it is skipped."""
+    if len(cells) > len(columns) and not any(cells[len(columns) :]):
+        return cells[: len(columns)]
+    shown = ", ".join(f"{c:.40}" for c in columns[:_SHOWN_COLUMNS])
+    more = ", ..." if len(columns) > _SHOWN_COLUMNS else ""
+    file.skip(
+        at,
+        f"{len(cells)} field(s), expected {len(columns)} ({shown}{more}); check the delimiter and the quotes "
+        "of this line, or leave such rows out with task.on_error=skip",
+    )
+    return None
