@@ -62,5 +62,5 @@ def refuse_secret(key: str) -> None:
     )
 
 
-PLACES = ("path", "train", "dev", "test", "files", "url")
+PLACES = ("path", "train", "dev", "test", "contexts", "files", "url")
 """Keys of paths: the content of the files is part of a cell's identity, not their path."""

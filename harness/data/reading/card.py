@@ -49,6 +49,7 @@ class SplitSummary:
         classes: number of occurrences of each of the hundred most frequent classes.
         lengths: minimum, quartiles and maximum of the examples' lengths.
         samples: the first examples, shortened, each with its labels.
+        details: what else the task says about it, such as "12 questions without an answer".
     """
 
     examples: int
@@ -56,6 +57,7 @@ class SplitSummary:
     classes: dict[str, int] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()
     samples: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class DataCard:
             low, *quartiles, high = summary.lengths
             middle = ", ".join(map(str, quartiles))
             parts.append(f"{low} to {high} {self.unit} (quartiles {middle})")
-        return "; ".join(parts)
+        return "; ".join([*parts, *summary.details])
 
 
 def make_card(
@@ -152,6 +154,7 @@ def make_card(
     *,
     counted: str = "classes",
     unit: str = "characters",
+    details: Mapping[str, Sequence[str]] | None = None,
 ) -> DataCard:
     """Make the card of a data set, and report texts that splits share as warnings.
 
@@ -160,6 +163,7 @@ def make_card(
         splits: all examples by split, in the order train, dev, test, before a limit is applied.
         counted: what the labels are (``classes``, ``entities``, ``labels``); empty = they are no classes.
         unit: of :attr:`CardExample.length`.
+        details: :attr:`SplitSummary.details` of each split.
     """
     overlap = _overlap(splits)
     for text in overlap.warnings():
@@ -168,7 +172,10 @@ def make_card(
         log.note(text)
     return DataCard(
         files={source: dict(facts) for source, facts in log.facts.items()},
-        splits={split: _summarise(examples, counted) for split, examples in splits.items()},
+        splits={
+            split: _summarise(examples, counted, (details or {}).get(split, ()))
+            for split, examples in splits.items()
+        },
         unit=unit,
         counted=counted,
         excluded=[f"{source}: {n:,} rows left out: {reason}" for (source, reason), n in log.excluded.items()],
@@ -186,7 +193,7 @@ def _overlap(splits: Mapping[str, Sequence[CardExample]]) -> Overlap:
     return compare({split: list(keys(examples)) for split, examples in splits.items()})
 
 
-def _summarise(examples: Sequence[CardExample], counted: str) -> SplitSummary:
+def _summarise(examples: Sequence[CardExample], counted: str, details: Sequence[str]) -> SplitSummary:
     classes = Counter(itertools.chain.from_iterable(e.labels for e in examples if counted))
     lengths = [sum(map(len, e.texts)) if e.length is None else e.length for e in examples]
     return SplitSummary(
@@ -195,6 +202,7 @@ def _summarise(examples: Sequence[CardExample], counted: str) -> SplitSummary:
         classes=dict(classes.most_common(_MAX_CLASSES)),
         lengths=quartiles(lengths) if lengths else (),
         samples=tuple(_sample(e) for e in examples[:SAMPLES]),
+        details=tuple(details),
     )
 
 

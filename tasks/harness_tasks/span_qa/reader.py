@@ -1,11 +1,13 @@
-"""Reading questions from SQuAD's JSON (v1.1, v2.0 and compatible formats) and from flat rows.
+"""Reading questions from SQuAD's JSON (v1.1, v2.0 and its dialects) and from flat rows.
 
-Flat rows (jsonl, JSON lists, Parquet, hub data sets) have ``id``, ``context``, ``question`` and ``answers``,
-either ``{"text": [...], "answer_start": [...]}`` or a list of ``{"text", "answer_start"}``; an optional
-``title`` names the article. In both formats a question may have ``tags``, a list of its slices. Contexts are
-kept unchanged, since offsets count leading blanks and line ends. ``plausible_answers`` of v2.0 are ignored.
+Nested files have articles of paragraphs of questions. Flat rows (jsonl, JSON lists, csv, Parquet, hub data
+sets) have ``id``, ``context``, ``question`` and ``answers``; an optional ``title`` names the article. Other
+names of fields and the forms of values are described in :mod:`harness_tasks.span_qa.fields`. In both formats
+a question may have ``tags``, a list of its slices. Contexts are kept unchanged, since offsets count leading
+blanks and line ends. ``plausible_answers`` of v2.0 are ignored.
 
-This module does not import torch.
+A question that cannot be read is an error, or is listed and left out with ``task.on_error=skip``. This module
+does not import torch.
 """
 
 from __future__ import annotations
@@ -13,243 +15,326 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
-from harness.data.reading.card import CardExample
 from harness.data.reading.files import decode, read_bytes
 from harness.data.reading.log import ReadLog
-from harness.data.reading.tables import DataTable, read_table
-from harness.data.text import Example, Text
+from harness.data.reading.tables import DataTable, ReadOptions, read_table
+from harness.data.text import split_words
 from harness.errors import HarnessError, did_you_mean
+from harness_tasks.span_qa.fields import Fields, RawAnswer, flag, identifier, raw_answers, tags_of, text_of
 from harness_tasks.span_qa.offsets import EXACT, locate_answer
+from harness_tasks.span_qa.questions import Question, unlabelled
 
-T = TypeVar("T")
-COLUMNS = ("id", "question", "context", "answers")
-QUESTION_WORDS = ("who", "whom", "whose", "what", "when", "where", "why", "which", "how")
+Entry = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question as in its file; answers are (text, offset), not yet verified.
+@dataclass(slots=True)
+class QuestionReader:
+    """Reads the files of a data set.
 
-    ``article`` groups the questions that must stay in the same split; ``where`` is for messages.
+    Attributes:
+        log: receives all decisions, and the questions that cannot be read.
+        options: how files are read.
+        names: names of fields, see :class:`.Fields`.
+        contexts: contexts by id, for rows that refer to them.
+        repaired: number of answers whose span is not what the data say, by reason.
     """
 
-    id: str
-    article: str
-    context: str
-    question: str
-    answers: tuple[tuple[str, int], ...]
-    where: str
-    tags: tuple[str, ...] = ()
+    log: ReadLog = field(default_factory=ReadLog)
+    options: ReadOptions = field(default_factory=ReadOptions)
+    names: Mapping[str, str] = field(default_factory=dict)
+    contexts: Mapping[str, str] = field(default_factory=dict)
+    repaired: Counter[str] = field(default_factory=Counter)
+    fields: Fields = field(init=False)
 
-    def card_example(self) -> CardExample:
-        """What the data card shows and compares."""
-        texts = (self.question, self.context)
-        return CardExample(texts, tuple(dict.fromkeys(text for text, _ in self.answers)))
+    def __post_init__(self) -> None:
+        self.fields = Fields(self.log, self.names)
 
-    @property
-    def impossible(self) -> bool:
-        return not self.answers
+    def read(self, paths: Sequence[Path], role: str = "") -> list[Question]:
+        """Read the questions of the files of one split, in order.
 
+        Raises:
+            HarnessError: a file has no known format, or a question cannot be read; see :meth:`finish`.
+        """
+        questions: list[Question] = []
+        for path in paths:
+            content = self._json(path)
+            articles, rows = _articles(content), _rows(content)
+            if articles is not None:
+                self.log.recognised(path, "format", "SQuAD's JSON (articles, paragraphs, questions)")
+                questions += self._of_articles(articles, str(path))
+            elif rows is not None:
+                self.log.recognised(path, "format", "JSON, rows under data")
+                questions += self.rows(_table(rows, str(path)))
+            else:
+                questions += self.rows(read_table(path, self.options, log=self.log))
+        return self.finish(questions, role, ", ".join(map(str, paths)))
 
-def read_questions(paths: Sequence[Path], *, log: ReadLog | None = None) -> list[Question]:
-    """Read the questions of the files of one split, in order.
+    def rows(self, table: DataTable) -> Iterator[Question]:
+        """Questions of flat rows; a row may also be a context with its questions (``qas``).
 
-    Raises:
-        HarnessError: a file has neither format, a question lacks a field, or an id occurs twice.
-    """
-    questions: list[Question] = []
-    for path in paths:
-        nested = _nested(path, log)
-        if nested is not None:
-            questions += _from_articles(nested, str(path))
-        else:
-            questions += from_table(read_table(path, log=log))
-    if not questions:
-        raise HarnessError(f"{', '.join(map(str, paths))}: contains no questions")
-    return unique(questions)
+        Raises:
+            HarnessError: a column is missing; names those that there are.
+        """
+        columns = dict.fromkeys(table.columns)
+        nested = self.fields.find(columns, "qas", table.source) is not None
+        for name in ("context",) if nested else ("question", "context"):
+            self._check_column(columns, name, table.source)
+        for i in range(len(table)):
+            row, where = table.row(i), table.where(i)
+            if nested:
+                yield from self._of_paragraph(row, "", where=where, source=table.source)
+            else:
+                yield from self._guarded(row, None, "", where=where, source=table.source)
 
+    def finish(self, questions: Sequence[Question], role: str, source: str) -> list[Question]:
+        """Number the questions without an id, and check ids and labels of a split.
 
-def from_table(table: DataTable) -> Iterator[Question]:
-    """Questions of flat rows; a row with empty ``answers`` is unanswerable."""
-    missing = [c for c in COLUMNS if c not in table.columns]
-    if missing:
+        Raises:
+            HarnessError: no questions, a split without labels, or (see :meth:`.ReadLog.skip`) an id that
+                occurs twice or a question without a label.
+        """
+        if not questions:
+            raise HarnessError(f"{source}: contains no questions")
+        if not any(q.labelled for q in questions):
+            raise unlabelled(source, role, len(questions))
+        numbered = sum(not q.id for q in questions)
+        if numbered:
+            self.log.note(f"{role or source}: {numbered} questions have no id and are numbered (#1, #2, ...)")
+        out: list[Question] = []
+        seen: dict[str, Question] = {}
+        for number, question in enumerate(questions, start=1):
+            question = question if question.id else replace(question, id=f"#{number}")
+            first = seen.setdefault(question.id, question)
+            if not question.labelled:
+                self._skip(question, "no 'answers'; a question without an answer has an empty list")
+            elif first is not question:
+                self._skip(
+                    question,
+                    f"question id {question.id!r} was already used ({first.where}); ids are unique within a "
+                    "split: give one file for each split, or rename one of the two",
+                )
+            else:
+                out.append(question)
+        return out
+
+    def _skip(self, question: Question, reason: str) -> None:
+        self.log.skip(question.where, HarnessError(f"{question.where}: {reason}"))
+
+    def _check_column(self, columns: Entry, name: str, source: str) -> None:
+        if self.fields.find(columns, name, source) is not None:
+            return
+        hint = f"{did_you_mean(name, columns)}; or set task.fields.{name}=COLUMN"
+        if name == "context" and (by := self.fields.find(columns, "context_id", source)) is not None:
+            if self.contexts:
+                return
+            hint = f"but {by!r}: give the table of the contexts with task.contexts=FILE"
         raise HarnessError(
-            f"{table.source}: no column {missing[0]!r}, {did_you_mean(missing[0], table.columns)}; question "
-            f"answering reads {', '.join(COLUMNS)}, or SQuAD's JSON (data, paragraphs, qas)"
+            f"{source}: no column {name!r}, {hint}; question answering reads id, question, context, answers, "
+            "or SQuAD's JSON (data, paragraphs, qas)"
         )
-    for i in range(len(table)):
-        row, where = table.row(i), table.where(i)
-        context = _need(row, "context", str, where)
-        title = row.get("title")
-        yield _question(row, context, str(title) if title else context, where=where, flat=True)
 
+    def _json(self, path: Path) -> object:
+        """The content of a JSON file; None for other formats."""
+        suffixes = [s.lower() for s in path.suffixes]
+        if self.options.format not in (None, "json") or (".json" not in suffixes and not self.options.format):
+            return None
+        text = decode(read_bytes(path), path=path, encoding=self.options.encoding, log=self.log)
+        try:
+            content: object = json.loads(text)
+        except RecursionError:
+            raise HarnessError(f"{path}: nested too deeply for a data file") from None
+        except ValueError:
+            return None  # JSON lines, or an error that the table reader reports with its line
+        return content
 
-def unique(questions: Sequence[Question]) -> list[Question]:
-    """Return the questions; raise HarnessError if an id occurs twice."""
-    seen: dict[str, Question] = {}
-    for question in questions:
-        first = seen.setdefault(question.id, question)
-        if first is not question:
+    def _of_articles(self, articles: Sequence[object], source: str) -> Iterator[Question]:
+        for a, article in enumerate(articles, start=1):
+            where = f"{source}, article {a}"
+            try:
+                title = self.fields.value(_entry(article, where), "title", source)
+                paragraphs = _list(article, "paragraphs", where)
+            except HarnessError as e:
+                self.log.skip(where, e)
+                continue
+            for p, paragraph in enumerate(paragraphs, start=1):
+                place = f"{source}, article {a} ({title or f'article {a}'}), paragraph {p}"
+                named = {"title": title} if title else {}
+                yield from self._of_paragraph(paragraph, f"article {a}", named, where=place, source=source)
+
+    def _of_paragraph(
+        self, paragraph: object, article: str, named: Entry | None = None, *, where: str, source: str
+    ) -> Iterator[Question]:
+        try:
+            entry = {**_entry(paragraph, where), **(named or {})}
+            context = self._context(entry, where, source)
+            qas = _list(entry, self.fields.find(entry, "qas", source) or "qas", where)
+        except HarnessError as e:
+            self.log.skip(where, e)
+            return
+        for qa in qas:
+            yield from self._guarded(qa, context, article, entry, where=where, source=source)
+
+    def _guarded(
+        self,
+        entry: object,
+        context: str | None,
+        article: str,
+        paragraph: Entry | None = None,
+        *,
+        where: str,
+        source: str,
+    ) -> Iterator[Question]:
+        """The question of an entry, or nothing when it is skipped."""
+        try:
+            fields = _entry(entry, where)
+            of = self._context(fields, where, source) if context is None else context
+            title = self.fields.value({**fields} if paragraph is None else paragraph, "title", source)
+            question = self._question(fields, of, where=where, source=source)
+        except HarnessError as e:
+            self.log.skip(where, e)
+            return
+        yield replace(question, article=str(title) if title else article or of, titled=bool(title))
+
+    def _context(self, entry: Entry, where: str, source: str) -> str:
+        key = self.fields.find(entry, "context", source)
+        if key is not None:
+            context = text_of(entry[key], key, where)
+        else:
+            by = self.fields.find(entry, "context_id", source) if self.contexts else None
+            if by is None:
+                raise HarnessError(f"{where}: no 'context', {did_you_mean('context', map(str, entry))}")
+            if str(entry[by]) not in self.contexts:
+                raise HarnessError(f"{where}: {by}={entry[by]!r:.60} is not in task.contexts")
+            context = self.contexts[str(entry[by])]
+        if not split_words(context):
+            raise HarnessError(f"{where}: there are no words in the context ({context!r:.40})")
+        return context
+
+    def _question(self, entry: Entry, context: str, *, where: str, source: str) -> Question:
+        key = identifier(self.fields.value(entry, "id", source), where)
+        where_id = f"{where}, question {key!r}" if key else where
+        asked = self.fields.find(entry, "question", source)
+        if asked is None:
+            raise HarnessError(f"{where_id}: no 'question', {did_you_mean('question', map(str, entry))}")
+        text = text_of(entry[asked], asked, where_id)
+        raw = self._raw(entry, source=source, where=where_id)
+        answers = tuple(self._located(context, *answer, where=where_id) for answer in raw or ())
+        stated = self.fields.find(entry, "is_impossible", source) is not None
+        tags = tags_of(entry, where_id)
+        return Question(key, "", context, text, answers, where, tags, labelled=raw is not None, stated=stated)
+
+    def _raw(self, entry: Entry, *, source: str, where: str) -> list[RawAnswer] | None:
+        """The answers; none when the question has no answer, None when the data do not say."""
+        key = self.fields.find(entry, "is_impossible", source)
+        impossible = None if key is None else flag(entry[key], key, where)
+        given = self.fields.value(entry, "answers", source)
+        if given is None:
+            return [] if impossible else None
+        starts = self.fields.value(entry, "answer_start", source)
+        raw = raw_answers(given, starts, self.fields, source=source, where=where)
+        blank = [start for text, start in raw if not text.strip()]
+        if blank and len(blank) == len(raw) and (impossible or all(s is None or s < 0 for s in blank)):
+            self.log.recognised(source, "no answer", "an empty text")
+            raw = []
+        elif blank:
+            raise HarnessError(f"{where}: an answer is empty; a question without an answer has an empty list")
+        if impossible is not None and impossible != (not raw):
             raise HarnessError(
-                f"{question.where}: question id {question.id!r} was already used ({first.where}); ids are "
-                "unique within a split: give one file for each split, or rename one of the two"
+                f"{where}: {key} is {impossible} but it has {len(raw)} answer(s); a question without an "
+                "answer needs is_impossible: true and no answers, any other at least one"
             )
-    return list(questions)
+        return raw
 
-
-def whole_articles(questions: Sequence[Question]) -> dict[str, str]:
-    """The group of each question id: articles that share a context form one group.
-
-    Example: articles A and B with a common context and B and C with another one are all in one group.
-    """
-    leader: dict[str, str] = {}
-    by_context: dict[str, str] = {}
-
-    def root(article: str) -> str:
-        while leader.setdefault(article, article) != article:
-            article = leader[article]
-        return article
-
-    for question in questions:
-        other = by_context.setdefault(question.context, question.article)
-        leader[root(question.article)] = root(other)
-    return {q.id: root(q.article) for q in questions}
-
-
-def build(
-    questions: Sequence[Question], repaired: Counter[str], *, texts: dict[str, Text] | None = None
-) -> list[Example]:
-    """Examples with verified offsets; questions over one context share one :class:`Text`.
-
-    Args:
-        questions: as read.
-        repaired: counts the answers whose offset was corrected, by reason.
-        texts: contexts that are already split into words; extended by this call.
-
-    Returns:
-        Examples of texts (question, context) and gold ``{"answers": [{"text", "start", "end"}, ...]}``,
-        with character offsets in the context; empty when the question has no answer.
-
-    Raises:
-        HarnessError: an answer is not in its context, or its position is ambiguous; names the question.
-    """
-    texts = {} if texts is None else texts
-    examples = []
-    for q in questions:
-        if q.context not in texts:
-            texts[q.context] = Text.from_string(q.context)
-        context = texts[q.context]
-        if not context.spans:
-            raise HarnessError(
-                f"{q.where}: question {q.id!r} has no words in its context ({q.context!r:.40})"
+    def _located(self, context: str, text: str, start: int | None, *, where: str) -> tuple[str, int]:
+        found = locate_answer(context, text, start)
+        if found is not None:
+            if found.how != EXACT:
+                self.repaired[found.how] += 1
+            return context[found.start : found.end], found.start
+        times = context.count(text)
+        if start is None:
+            how = (
+                f"occurs {times} times and has no answer_start" if times else "does not occur in the context"
             )
-        answers = [_verified(q, text, start, repaired) for text, start in q.answers]
-        pair = (Text.from_string(q.question), context)
-        examples.append(Example(q.id, pair, {"answers": answers}, _tags(q)))
-    return examples
-
-
-def _verified(q: Question, text: str, start: int, repaired: Counter[str]) -> dict[str, object]:
-    found = locate_answer(q.context, text, start)
-    if found is None:
-        actual = q.context[max(start, 0) : max(start, 0) + len(text)]
-        times = q.context.count(text)
+            fix = "give answer_start, or remove the question" if times else "correct or remove the question"
+            raise HarnessError(f"{where}: answer {text!r:.80} {how}: {fix}")
+        actual = context[max(start, 0) : max(start, 0) + len(text)]
         reason = f"occurs {times} times, none of them near" if times else "does not occur in the context"
         raise HarnessError(
-            f"{q.where}: question {q.id!r}: answer {text!r:.80} is not at answer_start={start}, where the "
-            f"context has {actual!r:.80}; it {reason}. Correct answer_start or remove the question"
+            f"{where}: answer {text!r:.80} is not at answer_start={start}, where the context has "
+            f"{actual!r:.80}; it {reason}. Correct answer_start or remove the question"
         )
-    at, how = found
-    if how != EXACT:
-        repaired[how] += 1
-    return {"text": text, "start": at, "end": at + len(text)}
 
 
-def _tags(q: Question) -> tuple[str, ...]:
-    """Slices: length of the first answer, and the English question word."""
-    if q.impossible:
-        tags = ["answer=none"]
-    else:
-        words = len(q.answers[0][0].split())
-        tags = ["answer=1 word" if words <= 1 else "answer=2-3 words" if words <= 3 else "answer=4+ words"]
-    asked = next((w for w in q.question.lower().split() if w in QUESTION_WORDS), None)
-    return (*tags, *([f"question={asked}"] if asked else []), *q.tags)
+def read_questions(
+    paths: Sequence[Path], *, log: ReadLog | None = None, reader: QuestionReader | None = None
+) -> list[Question]:
+    """Read the questions of the files of one split; see :meth:`QuestionReader.read`."""
+    return (reader or QuestionReader(log or ReadLog())).read(paths)
 
 
-def _nested(path: Path, log: ReadLog | None) -> list[object] | None:
-    """The articles of a file in SQuAD's format; None for other formats."""
-    if ".json" not in (s.lower() for s in path.suffixes):
+def read_contexts(path: Path, log: ReadLog, options: ReadOptions) -> dict[str, str]:
+    """Contexts by id, from a table of two columns.
+
+    Raises:
+        HarnessError: a column is missing, or an id has two texts.
+    """
+    table, fields = read_table(path, options, log=log), Fields(log)
+    columns, source = dict.fromkeys(table.columns), str(path)
+    by = fields.find(columns, "context_id", source) or fields.find(columns, "id", source)
+    key = fields.find(columns, "context", source) or fields.find(columns, "text", source)
+    if by is None or key is None:
+        missing = "context_id" if by is None else "context"
+        raise HarnessError(f"{path}: no column {missing!r}, {did_you_mean(missing, columns)} (task.contexts)")
+    contexts: dict[str, str] = {}
+    for i in range(len(table)):
+        row = table.row(i)
+        text = text_of(row[key], key, table.where(i))
+        if contexts.setdefault(str(row[by]), text) != text:
+            raise HarnessError(f"{table.where(i)}: {by}={row[by]!r:.60} was already used for another context")
+    return contexts
+
+
+def _articles(content: object) -> list[object] | None:
+    """The articles of a JSON document in SQuAD's format: under ``data``, a bare list, or a single one."""
+    if isinstance(content, dict):
+        content = [content] if "paragraphs" in content else content.get("data")
+    if not isinstance(content, list) or not any(isinstance(a, dict) and "paragraphs" in a for a in content):
         return None
-    try:
-        content = json.loads(decode(read_bytes(path), path=path, log=log))
-    except ValueError:
-        return None  # JSON lines, or an error that the table reader reports with its line
-    articles = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(articles, list) or not all(isinstance(a, dict) for a in articles):
-        return None
-    return articles if any("paragraphs" in a for a in articles) else None
+    return content
 
 
-def _from_articles(articles: Sequence[object], source: str) -> Iterator[Question]:
-    for a, article in enumerate(articles, start=1):
-        paragraphs = _need(article, "paragraphs", list, f"{source}, article {a}")
-        title = str((article.get("title") if isinstance(article, Mapping) else None) or f"article {a}")
-        for p, paragraph in enumerate(paragraphs, start=1):
-            where = f"{source}, article {a} ({title}), paragraph {p}"
-            context = _need(paragraph, "context", str, where)
-            for qa in _need(paragraph, "qas", list, where):
-                yield _question(qa, context, title, where=where, flat=False)
+def _rows(content: object) -> list[object] | None:
+    """The flat rows of ``{"version": ..., "data": [...]}``; None for other JSON."""
+    rows = content.get("data") if isinstance(content, dict) else None
+    return rows if isinstance(rows, list) and any(isinstance(row, dict) for row in rows) else None
 
 
-def _question(entry: object, context: str, article: str, *, where: str, flat: bool) -> Question:
-    key = _field(entry, "id", (str, int), where)
-    where_id = f"{where}, question {key!r}"
-    answers = _answers(_field(entry, "answers", (list, Mapping), where_id), where_id)
-    fields = entry if isinstance(entry, Mapping) else {}
-    impossible = fields.get("is_impossible", not answers if flat else False)
-    if bool(impossible) != (not answers):
-        raise HarnessError(
-            f"{where_id}: is_impossible is {bool(impossible)} but it has {len(answers)} answer(s); a "
-            "question without an answer needs is_impossible: true and no answers, any other at least one"
-        )
-    text = _need(entry, "question", str, where_id)
-    tags = _need(entry, "tags", list, where_id) if fields.get("tags") else []
-    if not all(isinstance(tag, str) for tag in tags):
-        raise HarnessError(f"{where_id}: tags={tags!r:.60}: expected a list of strings")
-    return Question(str(key), article, context, text, answers, where, tuple(tags))
+def _table(rows: Sequence[object], source: str) -> DataTable:
+    at = range(1, len(rows) + 1)
+    columns: dict[str, None] = {}
+    for number, row in zip(at, rows, strict=True):
+        if not isinstance(row, dict):
+            raise HarnessError(f"{source}, row {number}: {row!r:.40} is not an object with named values")
+        columns.update(dict.fromkeys(row))
+    entries = [row for row in rows if isinstance(row, dict)]
+    return DataTable.of_rows(source, list(columns), entries, at, unit="row")
 
 
-def _answers(given: object, where: str) -> tuple[tuple[str, int], ...]:
-    """(text, start) of each answer, from the columns of flat rows or the objects of SQuAD's format."""
-    if isinstance(given, Mapping):
-        texts, starts = (_need(given, key, list, where) for key in ("text", "answer_start"))
-        if len(texts) != len(starts):
-            raise HarnessError(f"{where}: {len(texts)} answer texts but {len(starts)} answer_start")
-        given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    entries = given if isinstance(given, Sequence) else []
-    answers = tuple((_need(a, "text", str, where), _need(a, "answer_start", int, where)) for a in entries)
-    if any(not text.strip() for text, _ in answers):
-        raise HarnessError(f"{where}: an answer is empty; a question without an answer has an empty list")
-    return answers
-
-
-def _need(entry: object, key: str, kind: type[T], where: str) -> T:
-    """The value of a key, of one type."""
-    value = _field(entry, key, (kind,), where)
-    assert isinstance(value, kind)
+def _entry(value: object, where: str) -> Entry:
+    if not isinstance(value, Mapping):
+        raise HarnessError(f"{where}: {value!r:.40} is not an object with named values")
     return value
 
 
-def _field(entry: object, key: str, kinds: tuple[type, ...], where: str) -> object:
-    if not isinstance(entry, Mapping) or key not in entry:
-        keys = [str(k) for k in entry] if isinstance(entry, Mapping) else []
-        raise HarnessError(f"{where}: no {key!r}, {did_you_mean(key, keys)}")
-    value: object = entry[key]
-    if not isinstance(value, kinds) or isinstance(value, bool):
-        expected = " or ".join(kind.__name__ for kind in kinds)
-        raise HarnessError(f"{where}: {key}={value!r:.60}: expected {expected}")
+def _list(entry: object, key: str, where: str) -> list[object]:
+    fields = _entry(entry, where)
+    if key not in fields:
+        raise HarnessError(f"{where}: no {key!r}, {did_you_mean(key, map(str, fields))}")
+    value = fields[key]
+    if not isinstance(value, list):
+        raise HarnessError(f"{where}: {key}={value!r:.60}: expected a list")
     return value

@@ -17,7 +17,7 @@ from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.span_qa.averaging import average_spans
-from harness_tasks.span_qa.data import make_source, read_splits
+from harness_tasks.span_qa.data import QuestionOptions, make_source, read_splits
 from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_question
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
@@ -37,11 +37,14 @@ class SpanQA:
         name: name of the data set, used in the results path.
         kind: kind of task.
         metric: ``f1`` or ``exact_match``.
-        f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD).
+        f1_unit: ``word`` (SQuAD), ``char`` (KorQuAD); None = words, but refused for answers in Korean and
+            other scripts for which F1 over words is not the published definition.
         max_answer_tokens: maximum length of a predicted answer, in tokens of the encoder.
         null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the
             best span's by more than this.
         max_first: maximum number of question tokens in a joint row (64 in the published BERT code).
+        contexts: file of the contexts by id, for rows that have a ``context_id`` instead of a context.
+        fields: names of the fields where they differ from the usual ones, such as ``{id: number}``.
         data: files, hub data set and splitting, see :class:`.DataOptions`. ``path`` may be
             one file from which every split is cut; ``test_fraction`` is 0.2 by default.
 
@@ -61,21 +64,26 @@ class SpanQA:
         *,
         kind: str = "span_qa",
         metric: str = "f1",
-        f1_unit: str = "word",
+        f1_unit: str | None = None,
         max_answer_tokens: int = 30,
         null_threshold: float = 0.0,
         max_first: int | None = 64,
+        contexts: str | None = None,
+        fields: Mapping[str, str | None] | None = None,
         **data: Unpack[DataOptions],
     ) -> None:
-        for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit, UNITS)):
+        for key, value, valid in (("metric", metric, METRICS), ("f1_unit", f1_unit or "word", UNITS)):
             if value not in valid:
                 raise HarnessError(f"task.{key}={value}: {did_you_mean(value, valid)}")
         if max_answer_tokens < 1:
             raise HarnessError(f"task.max_answer_tokens={max_answer_tokens}: must be at least 1")
         self.name, self.kind, self.metric = name, kind, metric
-        self.f1_unit, self.max_first = f1_unit, max_first
+        self.f1_unit, self.max_first = f1_unit or "word", max_first
         self.max_answer_tokens, self.null_threshold = max_answer_tokens, null_threshold
         self.source = make_source(data)
+        self.options = QuestionOptions(
+            contexts, {name: key for name, key in (fields or {}).items() if key}, f1_unit, max_answer_tokens
+        )
         self._unanswerable: bool | None = None
 
     @property
@@ -87,8 +95,9 @@ class SpanQA:
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read the data, at most ``limit`` questions a split."""
-        splits, self._unanswerable = read_splits(self.source, max_questions=limit)
-        return splits
+        data = read_splits(self.source, self.options, max_questions=limit)
+        self._unanswerable, self.f1_unit = data.unanswerable, data.f1_unit
+        return data.splits
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``start`` and ``end`` of each window: tokens of the first answer, the smallest span that covers it.

@@ -17,7 +17,8 @@ from harness.errors import HarnessError
 from harness.task import Splits, Task
 from harness_tasks.span_qa.data import find_files
 from harness_tasks.span_qa.offsets import locate_answer
-from harness_tasks.span_qa.reader import Question, build, read_questions
+from harness_tasks.span_qa.questions import build
+from harness_tasks.span_qa.reader import QuestionReader, read_questions
 from harness_tasks.span_qa.task import SpanQA
 
 
@@ -43,10 +44,10 @@ def write(path: Path, content: Any) -> Path:
 
 
 def one(tmp_path: Path, context: str, *answers: tuple[str, int]) -> tuple[Example, Counter[str]]:
-    repaired: Counter[str] = Counter()
+    reader = QuestionReader()
     path = write(tmp_path / "one.json", squad([(context, [qa("q", *answers)])]))
-    (example,) = build(read_questions([path]), repaired)
-    return example, repaired
+    (example,) = build(reader.read([path]))
+    return example, reader.repaired
 
 
 def many(n: int, *, prefix: str = "q") -> dict[str, Any]:
@@ -59,6 +60,11 @@ def many(n: int, *, prefix: str = "q") -> dict[str, Any]:
             for i in range(n)
         )
     )
+
+
+def placed(context: str, answer: str, start: int | None) -> tuple[int, str] | None:
+    located = locate_answer(context, answer, start)
+    return located and (located.start, located.how)
 
 
 def span(example: Example) -> tuple[int, int]:
@@ -84,7 +90,7 @@ def test_an_answer_beside_its_place_is_moved_and_counted(tmp_path: Path) -> None
     examples = {e.id: e for _, part in splits.items() for e in part}
     assert span(examples["q"]) == (5, 9)
     assert splits.report["answers_repaired"] == 1
-    assert any("1 answer(s) were not at answer_start" in n for n in splits.notes)
+    assert any("1 answer(s) repaired: moved to the only occurrence" in n for n in splits.notes)
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -96,8 +102,9 @@ def test_offsets_in_utf16_units(tmp_path: Path, flat: bool) -> None:
         row |= {"answers": [{"text": "Kiwi", "answer_start": 13}]}
         path = write(tmp_path / "flat.jsonl", row)
         assert "\\ud83d" in path.read_text()
-        repaired: Counter[str] = Counter()
-        (example,) = build(read_questions([path]), repaired)
+        reader = QuestionReader()
+        (example,) = build(reader.read([path]))
+        repaired = reader.repaired
     else:
         example, repaired = one(tmp_path, context, ("Kiwi", 13))
     assert span(example) == (11, 15)
@@ -108,9 +115,9 @@ def test_offsets_in_utf16_units(tmp_path: Path, flat: bool) -> None:
 
 def test_utf16_counting_tells_occurrences_apart() -> None:
     context = "🚀 ab ab ab"
-    assert locate_answer(context, "ab", 5) == (5, "exact")
-    assert locate_answer(context, "ab", 6) == (5, "offsets counted in UTF-16 units")
-    assert locate_answer(context, "ab", 9) == (8, "offsets counted in UTF-16 units")
+    assert placed(context, "ab", 5) == (5, "exact")
+    assert placed(context, "ab", 6) == (5, "offsets counted in UTF-16 units")
+    assert placed(context, "ab", 9) == (8, "offsets counted in UTF-16 units")
 
 
 def test_carriage_returns_inside_a_context_stay(tmp_path: Path) -> None:
@@ -122,18 +129,18 @@ def test_carriage_returns_inside_a_context_stay(tmp_path: Path) -> None:
 
 def test_the_nearest_of_several_occurrences_within_reach_is_meant() -> None:
     context = "red fox, blue fox, old fox"
-    assert locate_answer(context, "fox", 15) == (14, "moved to the nearest occurrence")
+    assert placed(context, "fox", 15) == (14, "moved to the nearest occurrence")
     assert locate_answer(context, "fox", 9) is None  # 5 either side
     assert locate_answer(context, "fox", 200) is None
-    assert locate_answer(context, "fox", -1) == (4, "moved to the nearest occurrence")
-    assert locate_answer(context, "blue", -7) == (9, "moved to the only occurrence")
+    assert placed(context, "fox", -1) == (4, "moved to the nearest occurrence")
+    assert placed(context, "blue", -7) == (9, "moved to the only occurrence")
     assert locate_answer(context, "cat", 4) is None
 
 
 def test_an_answer_that_cannot_be_placed_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(
         HarnessError,
-        match=r"one\.json, article 1 \(T0\), paragraph 1: question 'q'.*does not occur in the context",
+        match=r"one\.json, article 1 \(T0\), paragraph 1, question 'q'.*does not occur in the context",
     ):
         one(tmp_path, "Oak grows slowly.", ("Elm", 0))
     with pytest.raises(HarnessError, match=r"question 'q': answer 'Oak' is not at answer_start=40.*2 times"):
@@ -147,7 +154,7 @@ def test_plausible_answers_are_never_gold(tmp_path: Path) -> None:
         qa("b", is_impossible=True, plausible_answers=plausible),
     ]
     path = write(tmp_path / "v2.json", squad([("Oak grows slowly.", qas)], version="v2.0"))
-    a, b = build(read_questions([path]), Counter())
+    a, b = build(read_questions([path]))
     assert a.gold == {"answers": [{"text": "Oak", "start": 0, "end": 3}]}
     assert b.gold == {"answers": []}
     assert "answer=none" in b.tags
@@ -157,19 +164,18 @@ def test_an_empty_answer_and_contradictions_are_refused(tmp_path: Path) -> None:
     bad = {
         "an answer is empty": qa("q", ("", 0)),
         "is_impossible is True but it has 1 answer": qa("q", ("Oak", 0), is_impossible=True),
-        "is_impossible is False but it has 0 answer": qa("q"),
-        "no 'answers', did you mean answer": {"id": "q", "question": "?", "answer": []},
-        "no 'id'": {"question": "?", "answers": []},
-        "answer_start='0': expected int": qa("q", ("Oak", "0")),  # type: ignore[arg-type]
+        "is_impossible is False but it has 0 answer": qa("q", is_impossible=False),
+        "answer_start='first': expected a whole number": qa("q", ("Oak", "first")),  # type: ignore[arg-type]
+        "is_impossible='maybe': expected true or false": qa("q", ("Oak", 0), is_impossible="maybe"),
     }
     for i, (message, question) in enumerate(bad.items()):
         path = write(tmp_path / f"{i}.json", squad([("Oak grows.", [question])]))
         with pytest.raises(HarnessError, match=message) as e:
             read_questions([path])
         assert f"{i}.json" in str(e.value)
-    blank = [Question("q", "T", "  ", "?", (), "blank.json")]
-    with pytest.raises(HarnessError, match=r"blank\.json: question 'q' has no words in its context"):
-        build(blank, Counter())
+    blank = write(tmp_path / "blank.json", squad([("  ", [qa("q", ("Oak", 0))])]))
+    with pytest.raises(HarnessError, match=r"blank\.json, article 1 .*no words in the context"):
+        read_questions([blank])
 
 
 def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path: Path) -> None:
@@ -180,7 +186,7 @@ def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path: Path) -> N
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"rows\.jsonl: no column 'question'"):
-        read_questions([write(tmp_path / "rows.jsonl", {"id": "1", "query": "?", "context": "c"})])
+        read_questions([write(tmp_path / "rows.jsonl", {"id": "1", "ask": "?", "context": "c"})])
     broken = tmp_path / "broken.json"
     broken.write_text('{"data": [')
     with pytest.raises(HarnessError, match=r"broken\.json"):
@@ -208,7 +214,7 @@ def test_flat_rows_with_both_shapes_of_answers(tmp_path: Path) -> None:
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(json.dumps(r) for r in rows))
-    first, second = build(read_questions([path]), Counter())
+    first, second = build(read_questions([path]))
     assert (first.id, span(first)) == ("1", (0, 3))
     assert second.gold == {"answers": []}
     assert first.texts[1] is second.texts[1]
@@ -216,7 +222,7 @@ def test_flat_rows_with_both_shapes_of_answers(tmp_path: Path) -> None:
 
 def test_questions_over_one_context_share_one_text(tmp_path: Path) -> None:
     path = write(tmp_path / "s.json", squad([("Oak grows.", [qa("a", ("Oak", 0)), qa("b", ("grows", 4))])]))
-    a, b = build(read_questions([path]), Counter())
+    a, b = build(read_questions([path]))
     assert a.texts[1] is b.texts[1]
 
 
@@ -334,7 +340,18 @@ def test_xquad_offsets_are_exact_and_no_context_is_in_two_splits() -> None:
         pytest.skip("HARNESS_TEST_DATA is not set")
     splits = SpanQA("xquad_en", path=f"{shared}/data/xquad_en").splits()
     examples = [e for _, part in splits.items() for e in part]
-    assert len(examples) == 1190
+    content = json.loads(Path(f"{shared}/data/xquad_en/xquad.en.json").read_text(encoding="utf-8"))
+    paragraphs = [p for article in content["data"] for p in article["paragraphs"]]
+    independent = {
+        q["id"]: (p["context"], q["question"], [(a["text"], a["answer_start"]) for a in q["answers"]])
+        for p in paragraphs
+        for q in p["qas"]
+    }
+    assert len(examples) == len(independent) == 1190
+    assert len({context for context, _, _ in independent.values()}) == 240
+    for e in examples:
+        answers = [(a["text"], a["start"]) for a in e.gold["answers"]]
+        assert independent[e.id] == (e.texts[1].text, e.texts[0].text, answers)
     assert splits.report == {"answers_repaired": 0.0, "contexts": 240.0}
     for e in examples:
         (answer,) = e.gold["answers"]
