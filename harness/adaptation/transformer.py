@@ -20,7 +20,8 @@ from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Text
 from harness.encoders.config import EncoderConfig
 from harness.encoders.transformer.encoder import TransformerEncoder
-from harness.encoders.transformer.hub import CONFIG, checkpoint_files, local_folder
+from harness.encoders.transformer.files import CONFIG, checkpoint_files
+from harness.encoders.transformer.hub import local_folder
 from harness.errors import HarnessError
 from harness.pretraining.base import BatchLoss, TrainingBatch
 from harness.pretraining.text.packing import TokenSequence, batch_by_length, tokenize_texts

@@ -144,7 +144,8 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     vocabulary = tokenizer.get_vocab()
     names = {"pad_token": ("[PAD]", "<pad>"), "unk_token": ("[UNK]", "<unk>", "<|endoftext|>")}
-    config: dict[str, Any] = {"model_max_length": 10**30}
+    # the class that takes tokenizer.json as it is; an architecture's own class would apply its own rules
+    config: dict[str, Any] = {"model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast"}
     for role, options in names.items():
         present = [o for o in options if o in vocabulary]
         if present:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,22 +11,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.core.fingerprint import data_fingerprint, files_fingerprint
-from harness.encoders.transformer.encoder import (
-    TransformerEncoder,
-    embedding_table,
-    layer_list,
-    position_limit,
-)
-from harness.encoders.transformer.hub import checkpoint_files, local_folder
-from harness.encoders.transformer.template import read_template
-from harness.encoders.transformer.tokenizer import HFTokenizer
+from harness.encoders.transformer.checks import inspect_checkpoint, weight_bytes, wrong_family
+from harness.encoders.transformer.encoder import TransformerEncoder
+from harness.encoders.transformer.fast_tokenizer import load_tokenizer
+from harness.encoders.transformer.files import CONFIG, checkpoint_files, first_line, loading_folder
+from harness.encoders.transformer.hub import local_folder
+from harness.encoders.transformer.load_report import POOLER, LoadReport
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Backend
     from transformers import PretrainedConfig, PreTrainedModel
 
-POOLER = "pooler"
+POOLER_ALLOWANCE = 10_000_000
+"""Parameters that a model may have although its file lacks them: a pooler."""
 
 
 def load_transformer(
@@ -57,9 +53,15 @@ def load_transformer(
     """
     folder = local_folder(path, cache_dir)
     files = checkpoint_files(folder)
-    config = _config(folder)
-    model = _random_model(config, folder) if random_init else _pretrained_model(config, folder, files)
-    tokenizer = load_tokenizer(folder, files, model)
+    inspect_checkpoint(folder, files, causal=causal)
+    with loading_folder(files) as view:
+        config = _config(view, folder)
+        _check_parameters(config, folder, files)
+        model = (
+            _random_model(config, folder) if random_init else _pretrained_model(config, view, folder, files)
+        )
+        tokenizer = load_tokenizer(view, folder, files, model)
+    config._name_or_path = str(folder)
 
     def identity() -> str:
         return data_fingerprint([files_fingerprint(files), "transformer", dict(options or {})])
@@ -72,68 +74,23 @@ def load_transformer(
         pooling="cls" if not causal and first and first[0].text < 0 else "last",
         identity=None if random_init else identity,
         added=added,
+        source=str(folder),
     )
     if encoder.structure.causal != causal:
-        kind, other = ("bert", "gpt") if causal else ("gpt", "bert")
-        attention = "bidirectional" if causal else "causal"
-        raise HarnessError(
-            f"{folder}: a {config.model_type} model is {attention}: use encoder={kind}, not {other}"
-        )
+        raise HarnessError(wrong_family(folder, config.model_type, causal=encoder.structure.causal))
     return encoder.train()
 
 
-def load_tokenizer(folder: Path, files: Mapping[str, Path], model: PreTrainedModel) -> HFTokenizer:
-    """Load the checkpoint's fast tokenizer.
-
-    ``tokenizer.json`` is used as it is; older files (``vocab.txt``, ``vocab.json`` with ``merges.txt``,
-    SentencePiece models) are converted to a fast tokenizer.
-
-    Raises:
-        HarnessError: it cannot be built, or it produces ids beyond the embedding table.
-    """
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    reader: Any = PreTrainedTokenizerFast if "tokenizer.json" in files else AutoTokenizer
-    try:
-        loaded = reader.from_pretrained(str(folder), local_files_only=True)
-        backend = loaded.backend_tokenizer
-    except Exception as e:
-        raise HarnessError(f"{folder}: no fast tokenizer can be built from {', '.join(files)} ({e})") from e
-    rows = len(embedding_table(model))
-    single, pair = read_template(backend, pair=False), read_template(backend, pair=True)
-    max_id = max(backend.get_vocab_size(with_added_tokens=False) - 1, *single.ids, *pair.ids, 0)
-    if max_id >= rows:
-        raise HarnessError(
-            f"{folder}: the tokenizer produces ids up to {max_id}, but the embedding table has {rows} rows: "
-            "tokenizer and weights are not of the same model"
-        )
-    unknown = _unknown(loaded.unk_token, backend)
-    pad = loaded.pad_token_id
-    return HFTokenizer(
-        backend,
-        single,
-        pair=pair,
-        unknown=unknown,
-        pad_id=pad if pad is not None and pad < rows else 0,
-        types=(getattr(model.config, "type_vocab_size", 0) or 0) > 1,
-        max_length=position_limit(model),
-    )
-
-
-def _unknown(default: str | None, backend: Backend) -> int | None:
-    name = getattr(backend.model, "unk_token", None) or default
-    return None if name is None else backend.token_to_id(name)
-
-
-def _config(folder: Path) -> PretrainedConfig:
+def _config(view: Path, folder: Path) -> PretrainedConfig:
     from transformers import AutoConfig
 
     try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+        config: PretrainedConfig = AutoConfig.from_pretrained(
+            str(view), local_files_only=True, trust_remote_code=False
+        )
     except Exception as e:
-        raise HarnessError(
-            f"{folder / 'config.json'}: not the configuration of a supported model ({e})"
-        ) from e
+        reason = first_line(e, view=view, folder=folder)
+        raise HarnessError(f"{folder / CONFIG}: not the configuration of a supported model ({reason})") from e
     if config.is_encoder_decoder:
         raise HarnessError(
             f"{folder}: {config.model_type} is an encoder-decoder; expected an encoder (BERT) or a decoder "
@@ -143,18 +100,39 @@ def _config(folder: Path) -> PretrainedConfig:
     return config
 
 
+def _check_parameters(config: PretrainedConfig, folder: Path, files: Mapping[str, Path]) -> None:
+    """Refuse a configuration with more parameters than the weights' files can contain, before memory is
+    allocated for them."""
+    from transformers import AutoModel
+
+    try:
+        with torch.device("meta"):
+            model = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    except Exception:
+        return  # reported when the model is built
+    parameters, size = sum(p.numel() for p in model.parameters()), weight_bytes(files)
+    if parameters > 2 * size + POOLER_ALLOWANCE:
+        raise HarnessError(
+            f"{folder}: config.json describes a {config.model_type} of {parameters:,} parameters, "
+            f"but its weights "
+            f"have {size:,} bytes: they are not of one model"
+        )
+
+
 def _random_model(config: PretrainedConfig, folder: Path) -> PreTrainedModel:
     from transformers import AutoModel
 
     try:
-        model: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+        model: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # type: ignore[no-untyped-call]
     except ValueError as e:
         raise HarnessError(f"{folder}: AutoModel does not support {config.model_type} ({e})") from e
     _drop_pooler(model)
     return model
 
 
-def _pretrained_model(config: PretrainedConfig, folder: Path, files: Mapping[str, Path]) -> PreTrainedModel:
+def _pretrained_model(
+    config: PretrainedConfig, view: Path, folder: Path, files: Mapping[str, Path]
+) -> PreTrainedModel:
     """Load the model with the checkpoint's weights, and with a pooler only if the checkpoint contains it."""
     from transformers import AutoModel
 
@@ -162,52 +140,29 @@ def _pretrained_model(config: PretrainedConfig, folder: Path, files: Mapping[str
         # restore the generator: later draws must not depend on the number of missing weights
         with _quiet(), torch.random.fork_rng(devices=[]):
             loaded: tuple[PreTrainedModel, dict[str, Any]] = AutoModel.from_pretrained(
-                str(folder),
+                str(view),
                 config=config,
                 dtype=torch.float32,
                 local_files_only=True,
+                trust_remote_code=False,
                 use_safetensors=any(n.endswith(".safetensors") for n in files),
                 weights_only=True,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
     except Exception as e:
-        raise HarnessError(f"{folder}: the weights cannot be read ({type(e).__name__}: {e})") from e
+        reason = first_line(e, view=view, folder=folder)
+        raise HarnessError(f"{folder}: the weights cannot be read ({type(e).__name__}: {reason})") from e
     model, info = loaded
-    missing, unexpected = set(info["missing_keys"]), set(info["unexpected_keys"])
-    mismatched = {key[0] for key in info["mismatched_keys"]}
-    if any(_of_pooler(k) for k in missing | mismatched):
+    report = LoadReport(
+        missing=frozenset(info["missing_keys"]),
+        mismatched=frozenset(key[0] for key in info["mismatched_keys"]),
+        unexpected=frozenset(info["unexpected_keys"]),
+    )
+    if not report.has_pooler:
         _drop_pooler(model)
-    _check(model, folder, missing=missing | mismatched, mismatched=mismatched, unexpected=unexpected)
+    report.check(model, folder)
     return model
-
-
-def _check(
-    model: PreTrainedModel, folder: Path, *, missing: set[str], mismatched: set[str], unexpected: set[str]
-) -> None:
-    """Reject weights that do not cover the whole encoder, or that have more layers than its configuration."""
-    missing = {k for k in missing if not _of_pooler(k)}
-    total = len(model.state_dict())
-    if missing:
-        shown = ", ".join(sorted(missing)[:3])
-        raise HarnessError(
-            f"{folder}: {total - len(missing)} of {total} weights of a {model.config.model_type} matched, "
-            f"{len(missing - mismatched)} missing, {len(mismatched & missing)} of another shape, "
-            f"{len(unexpected)} unexpected (first missing: {shown}): "
-            "these weights and config.json are not of one model"
-        )
-    path, layers = layer_list(model)
-    pattern = re.compile(rf"(?:^|\.){re.escape(path)}\.(\d+)\.")
-    beyond = {int(m[1]) for k in unexpected if (m := pattern.search(k)) and int(m[1]) >= len(layers)}
-    if beyond:
-        raise HarnessError(
-            f"{folder}: the weights have {max(beyond) + 1} layers, config.json says {len(layers)}: correct "
-            "config.json"
-        )
-
-
-def _of_pooler(key: str) -> bool:
-    return key.startswith(f"{POOLER}.")
 
 
 def _drop_pooler(model: PreTrainedModel) -> None:

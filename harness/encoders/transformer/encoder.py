@@ -1,15 +1,14 @@
 """Transformers of any architecture that ``AutoModel`` supports, as encoders.
 
-This module does not depend on specific architectures. The necessary properties are derived from the module
-structure or by running the model once on a few tokens: the layers, the parameters before and after them, the
-numbering of positions, and whether attention is causal.
+This module does not depend on specific architectures. The necessary properties are found out by running the
+model on a few tokens (:mod:`harness.encoders.transformer.probe`): the layers, the parameters before and after
+them, the numbering of positions, whether attention is causal, and whether padding changes the states.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,12 +19,13 @@ from harness.core.fingerprint import data_fingerprint
 from harness.data.tokens import EncoderOutput, TokenBatch
 from harness.encoders.base import Encoder, Group
 from harness.encoders.parameters import weights_fingerprint
+from harness.encoders.transformer.probe import probe
+from harness.encoders.transformer.structure import EMBEDDINGS, embedding_table
 from harness.encoders.transformer.tokenizer import HFTokenizer
+from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-EMBEDDINGS = "embeddings"
 
 
 class TransformerEncoder(Encoder):
@@ -40,7 +40,14 @@ class TransformerEncoder(Encoder):
             digest of the current weights.
         added: number of tokens beyond the model's table (GPT's start, delimiter and extract tokens). Their
             vectors are stored separately and initialised with the mean of the table, independently of any
-            seed.
+            seed, at the scale that the model gives to its embeddings.
+        source: the checkpoint, for messages.
+
+    Attributes:
+        structure: its layers; see :class:`~harness.encoders.transformer.structure.Structure`.
+        explicit_positions: positions are counted over the real tokens and given to the model, so that padding
+            on either side has no effect; False = the model counts them by itself.
+        equal_lengths: padding changes this model's states, so rows of different lengths are run separately.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class TransformerEncoder(Encoder):
         pooling: str,
         identity: Callable[[], str] | None,
         added: int = 0,
+        source: str = "",
     ) -> None:
         super().__init__()
         self.model = model
@@ -62,31 +70,60 @@ class TransformerEncoder(Encoder):
         self._identity = identity
         self._takes = frozenset(inspect.signature(model.forward).parameters)
         self._first_position = reserved_positions(model)
-        table = embedding_table(model)
-        self.added = (
-            nn.Parameter(table.detach().mean(0, keepdim=True).repeat(added, 1).to(table.dtype))
-            if added
-            else None
-        )
-        self.structure = trace(self)
+        self.added = _added_vectors(model, added) if added else None
+        self.explicit_positions, self.equal_lengths = "position_ids" in self._takes, False
+        label = f"{source or name}: {_article(model.config.model_type)}"
+        self.structure = probe(self, label)
         self.hidden_size, self.num_layers = self.structure.hidden_size, self.structure.num_layers
 
     def forward(self, tokens: TokenBatch, *, all_layers: bool = False) -> EncoderOutput:
+        if all_layers and not self.structure.mixable:
+            raise HarnessError(
+                f"encoder.layers: the layers of {self.name} have other widths than its output; use "
+                f"encoder.layers=top"
+            )
+        if self.equal_lengths:
+            return self._by_length(tokens, all_layers=all_layers)
+        return self._run(tokens.inputs, tokens.mask, all_layers=all_layers)
+
+    def raw_layers(self, tokens: TokenBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the states (B, S, H) and the model's hidden states, whose shapes may differ."""
+        out = self.model(output_hidden_states=True, **self._model_inputs(tokens.inputs, tokens.mask))
+        return out.last_hidden_state, out.hidden_states
+
+    def _by_length(self, tokens: TokenBatch, *, all_layers: bool) -> EncoderOutput:
+        """Run the rows of each length without padding, and pad their states with zeros."""
         mask = tokens.mask
-        inputs: dict[str, Tensor | bool] = {"attention_mask": mask.long(), "return_dict": True}
-        if "position_ids" in self._takes:
-            # counted over real tokens, so that padding on either side has no effect:
-            # mask [0, 1, 1] gives the positions [0, 0, 1]
-            inputs["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0) + self._first_position
-        if "token_type_ids" in tokens.inputs:
-            inputs["token_type_ids"] = tokens.inputs["token_type_ids"]
-        inputs |= self._embedded(tokens.inputs["input_ids"])
-        out = self.model(output_hidden_states=all_layers, **inputs)
+        lengths = mask.sum(1)
+        parts = []
+        for length in sorted(set(lengths.tolist())):
+            rows = (lengths == length).nonzero()[:, 0]
+            inside = mask[rows]
+            if length:
+                inputs = {
+                    k: v[rows][inside].reshape(len(rows), length, *v.shape[2:])
+                    for k, v in tokens.inputs.items()
+                }
+                parts.append((rows, self._run(inputs, inputs["input_ids"] >= 0, all_layers=all_layers)))
+        return _joined(parts, mask)
+
+    def _run(self, inputs: Mapping[str, Tensor], mask: Tensor, *, all_layers: bool) -> EncoderOutput:
+        out = self.model(output_hidden_states=all_layers, **self._model_inputs(inputs, mask))
         return EncoderOutput(
             last_hidden_state=out.last_hidden_state,
             hidden_states=torch.stack(out.hidden_states) if all_layers else None,
             pooler_output=out.pooler_output if self.has_pooler else None,
         )
+
+    def _model_inputs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> dict[str, Tensor | bool]:
+        out: dict[str, Tensor | bool] = {"attention_mask": mask.long(), "return_dict": True}
+        if self.explicit_positions:
+            # counted over real tokens, so that padding on either side has no effect:
+            # mask [0, 1, 1] gives the positions [0, 0, 1]
+            out["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0) + self._first_position
+        if "token_type_ids" in inputs:
+            out["token_type_ids"] = inputs["token_type_ids"]
+        return out | self._embedded(inputs["input_ids"])
 
     def _embedded(self, ids: Tensor) -> dict[str, Tensor]:
         if self.added is None:
@@ -136,6 +173,41 @@ class TransformerEncoder(Encoder):
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)  # type: ignore[no-untyped-call]
 
 
+def _added_vectors(model: PreTrainedModel, number: int) -> nn.Parameter:
+    """Return (number, H) copies of the mean of the table, at the scale of the embedding module's output."""
+    table = embedding_table(model).detach()
+    mean = table.mean(0, keepdim=True)
+    row = int(table.norm(dim=-1).argmax())
+    embedded = model.get_input_embeddings()(torch.tensor([row], device=table.device)).detach()[0]
+    if not torch.equal(embedded, table[row]):  # Gemma and others multiply their vectors by sqrt(H)
+        mean = mean * (embedded.norm() / table[row].norm())
+    return nn.Parameter(mean.repeat(number, 1).to(table.dtype))
+
+
+def _joined(parts: Sequence[tuple[Tensor, EncoderOutput]], mask: Tensor) -> EncoderOutput:
+    """Join the outputs of some rows each, without padding, to those of a batch with the mask (B, S)."""
+    first = parts[0][1]
+    states = first.last_hidden_state.new_zeros(*mask.shape, first.last_hidden_state.shape[-1])
+    layers = pooled = None
+    if first.hidden_states is not None:
+        layers = states.new_zeros(len(first.hidden_states), *states.shape)
+    if first.pooler_output is not None:
+        pooled = states.new_zeros(len(mask), first.pooler_output.shape[-1])
+    for rows, out in parts:
+        at = torch.zeros_like(mask)
+        at[rows] = mask[rows]
+        states[at] = out.last_hidden_state.flatten(0, 1)
+        if layers is not None and out.hidden_states is not None:
+            layers[:, at] = out.hidden_states.flatten(1, 2)
+        if pooled is not None and out.pooler_output is not None:
+            pooled[rows] = out.pooler_output
+    return EncoderOutput(last_hidden_state=states, hidden_states=layers, pooler_output=pooled)
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[:1] in "aeiou" else f"a {kind}"
+
+
 class TableEncoder(Encoder):
     """A subword embedding table alone: no positions, no context, no special tokens, rows of any length.
 
@@ -169,13 +241,6 @@ class TableEncoder(Encoder):
         return self._identity()
 
 
-def embedding_table(model: PreTrainedModel) -> nn.Parameter:
-    """Return the input embedding table, (V, H)."""
-    weight = model.get_input_embeddings().weight
-    assert isinstance(weight, nn.Parameter)
-    return weight
-
-
 def reserved_positions(model: nn.Module) -> int:
     """Return the number of unused rows of the position table: RoBERTa counts from its padding index + 1."""
     words = model.get_input_embeddings()  # type: ignore[operator]
@@ -191,128 +256,3 @@ def position_limit(model: PreTrainedModel) -> int | None:
     limit."""
     size = getattr(model.config, "max_position_embeddings", None)
     return None if not size or size < 0 else int(size) - reserved_positions(model)
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The properties of a model observed in a run on a few tokens.
-
-    Attributes:
-        hidden_size: H.
-        num_layers: L.
-        causal: whether states never depend on later tokens.
-        layers: path of the module list with the layers.
-        distinct: length of this list.
-        after: module path -> number of layers started before it ran, for modules outside the list.
-        tables: paths of the embedding tables.
-    """
-
-    hidden_size: int
-    num_layers: int
-    causal: bool
-    layers: str
-    distinct: int
-    after: dict[str, int]
-    tables: frozenset[str]
-
-    def group_of(self, name: str) -> int:
-        """Return the group of a parameter: 0 for the embeddings, 1 + i for layer i."""
-        if name == "added":
-            return 0
-        path = name.rpartition(".")[0]
-        if path.startswith(f"{self.layers}."):
-            return 1 + int(path[len(self.layers) + 1 :].partition(".")[0])
-        if path in self.tables or self._embeds(name):
-            return 0
-        return self.after.get(path, self.distinct)
-
-    def _embeds(self, name: str) -> bool:
-        """Classify parameters of modules that are never called by their name."""
-        path = name.rpartition(".")[0]
-        return path not in self.after and "emb" in name
-
-
-def layer_list(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """Return path and module list of the layers: the top-level list with the most parameters."""
-    best: tuple[int, str, nn.ModuleList] | None = None
-    inside: list[str] = []
-    for path, module in model.named_modules():
-        if not isinstance(module, nn.ModuleList) or any(path.startswith(f"{p}.") for p in inside):
-            continue
-        inside.append(path)
-        size = sum(p.numel() for p in module.parameters())
-        if best is None or size > best[0]:
-            best = (size, path, module)
-    if best is None:
-        raise ValueError(f"{type(model).__name__} has no list of layers")
-    return best[1], best[2]
-
-
-@torch.no_grad()
-def trace(encoder: TransformerEncoder) -> Structure:
-    """Run ``encoder`` on two rows of two tokens that differ in the second, and record the order of
-    modules."""
-    path, layers = layer_list(encoder)
-    started = 0
-    after: dict[str, int] = {}
-    handles = []
-
-    def count_layer(*_: object) -> None:
-        nonlocal started
-        started += 1
-
-    def record_order(path_of_module: str) -> Callable[..., None]:
-        def hook(*_: object) -> None:
-            after.setdefault(path_of_module, started)
-
-        return hook
-
-    for name, module in encoder.named_modules():
-        if name.startswith(f"{path}."):
-            if module in list(layers):
-                handles.append(module.register_forward_pre_hook(count_layer))
-        elif next(module.parameters(recurse=False), None) is not None and name:
-            handles.append(module.register_forward_pre_hook(record_order(name)))
-    training = encoder.training
-    encoder.eval()
-    try:
-        out = encoder(_two_rows(encoder), all_layers=True)
-    finally:
-        encoder.train(training)
-        for handle in handles:
-            handle.remove()
-    distinct = len(layers)
-    return Structure(
-        hidden_size=out.last_hidden_state.shape[-1],
-        num_layers=len(out.hidden_states) - 1,
-        causal=_is_causal(out.last_hidden_state),
-        layers=path,
-        distinct=distinct,
-        after={name: min(count, distinct) for name, count in after.items()},
-        tables=frozenset(n for n, m in encoder.named_modules() if isinstance(m, nn.Embedding)),
-    )
-
-
-def _two_rows(encoder: TransformerEncoder) -> TokenBatch:
-    table = embedding_table(encoder.model)
-    ids = torch.tensor([[1, 1], [1, 2]], device=table.device).clamp(max=len(table) - 1)
-    ones = torch.ones_like(ids)
-    inputs = {"input_ids": ids} | ({"token_type_ids": ones * 0} if encoder.tokenizer.types else {})
-    none = torch.zeros(2, dtype=torch.long)
-    return TokenBatch(
-        inputs,
-        ones.bool(),
-        ones,
-        torch.stack([ones, ones], -1),
-        ones,
-        word_to_token=ones,
-        example=none,
-        window=none,
-    )
-
-
-def _is_causal(states: Tensor) -> bool:
-    """Return whether the first token's state ignores the second token, given states (2, 2, H) of two such
-    rows."""
-    change = (states[0] - states[1]).abs().amax(-1)
-    return bool(change[0] <= 1e-5 * change[1])

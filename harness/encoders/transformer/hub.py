@@ -10,25 +10,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from harness.encoders.transformer.files import checkpoint_files, required_files
 from harness.errors import HarnessError
 
-CONFIG = "config.json"
-TOKENIZER_SETS = (
-    ("tokenizer.json",),
-    ("vocab.txt",),
-    ("vocab.json", "merges.txt"),
-    ("spiece.model",),
-    ("sentencepiece.bpe.model",),
-    ("tokenizer.model",),
-)
-"""Sets of files, best first, each of which is a complete tokenizer."""
-TOKENIZER_EXTRAS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first response."""
-_SHARD = re.compile(r"-\d{5}-of-\d{5}\.(safetensors|bin)$")
 _NAME = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
 _REASONS = {
     "OfflineModeIsEnabled": "not on this machine, and the hub is disabled (HF_HUB_OFFLINE)",
@@ -71,51 +60,6 @@ def local_folder(path: str | os.PathLike[str] | None, cache_dir: Path) -> Path:
     return _snapshot(name, revision or None)
 
 
-def checkpoint_files(folder: Path) -> dict[str, Path]:
-    """Return configuration, weights and tokenizer of a checkpoint's folder, by file name.
-
-    Raises:
-        HarnessError: one of the three is missing; the message lists the files in the folder.
-    """
-    files = {p.name: p for p in folder.iterdir() if p.is_file()}
-    return {name: files[name] for name in _required(files, str(folder))}
-
-
-def _required(names: Iterable[str], checkpoint: str) -> list[str]:
-    """Select the files to load among ``names``: configuration, one format of weights, one tokenizer."""
-    names = set(names)
-    weights, tokenizer = _weights(names), _tokenizer(names)
-    parts = {
-        CONFIG: CONFIG in names,
-        "weights (model.safetensors or pytorch_model.bin)": weights,
-        "tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)": tokenizer,
-    }
-    missing = [part for part, present in parts.items() if not present]
-    if missing:
-        listed = ", ".join(sorted(names)[:20]) or "nothing"
-        raise HarnessError(f"{checkpoint}: no {' and no '.join(missing)}; it contains {listed}")
-    return sorted({CONFIG, *weights, *tokenizer})
-
-
-def _weights(names: set[str]) -> list[str]:
-    """Return the weight files to load: one format, a single file or all shards with their index."""
-    for stem, extension in (("model", "safetensors"), ("pytorch_model", "bin")):
-        if f"{stem}.{extension}" in names:
-            return [f"{stem}.{extension}"]
-        index = f"{stem}.{extension}.index.json"
-        shards = [n for n in names if n.startswith(f"{stem}-") and _SHARD.search(n) and n.endswith(extension)]
-        if index in names and shards:
-            return [index, *sorted(shards)]
-    return []
-
-
-def _tokenizer(names: set[str]) -> list[str]:
-    for files in TOKENIZER_SETS:
-        if names.issuperset(files):
-            return [*files, *(n for n in TOKENIZER_EXTRAS if n in names)]
-    return []
-
-
 def _snapshot(name: str, revision: str | None) -> Path:
     """Return the cached snapshot of a hub model if it is complete; otherwise download it."""
     try:
@@ -131,7 +75,7 @@ def _snapshot(name: str, revision: str | None) -> Path:
     try:
         info = hub.HfApi().model_info(name, revision=revision, timeout=TIMEOUT, files_metadata=True)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
-        files = _required(sizes, f"{name} (on the hub)")
+        files = required_files(sizes, f"{name} (on the hub)")
         megabytes = sum(sizes[file] for file in files) / 1e6
         print(
             f"{name}: downloading {megabytes:.0f} MB to {hub.constants.HF_HUB_CACHE}",

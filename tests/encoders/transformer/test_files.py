@@ -22,7 +22,8 @@ from harness.data.tokenizer import WindowOptions
 from harness.data.tokens import TokenBatch
 from harness.encoders.transformer import load_bert, load_gpt
 from harness.encoders.transformer.encoder import TransformerEncoder
-from harness.encoders.transformer.hub import checkpoint_files, encoder_files, local_folder
+from harness.encoders.transformer.files import checkpoint_files
+from harness.encoders.transformer.hub import encoder_files, local_folder
 from harness.errors import HarnessError
 from tests.helpers.paths import ROOT
 from tests.helpers.tiny_transformers import TEXT, make_checkpoint, tiny_config, wordpiece, wordpiece_vocab
