@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
     if show_config:
         _print_config(config)
         return 0
+    check_machine(config)
     from harness.pretraining.job import run_job
 
     begin = time.monotonic()
@@ -74,6 +75,26 @@ def main(argv: list[str]) -> int:
     print(summary(record))
     print(next_command(record, name=name, output=config["output"]))
     return 0
+
+
+def check_machine(config: Mapping[str, Any]) -> None:
+    """Check that this machine has the devices and can write the folder of a pretraining run.
+
+    Raises:
+        HarnessError: a line for each problem.
+    """
+    from harness.processes.slots import hardware_problems
+    from harness.sweeps.checks import check_writable, refuse
+
+    trainer = config["trainer"]
+    refuse(
+        hardware_problems(
+            accelerator=str(trainer["accelerator"]),
+            devices=int(trainer["devices"]),
+            precision=str(trainer["precision"]),
+        )
+    )
+    check_writable(str(config["output"]), key="output")
 
 
 def _config_dir(argv: Sequence[str]) -> tuple[Path | None, list[str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.bodies.config import BodyConfig
 from harness.config.cell_id import GROUPS, cell_id, draws_masks, hardware_identity, identity
 from harness.config.groups import Folders, Section, load_option, searched_folders
+from harness.config.guessed import redundant_options
 from harness.config.labels import refuse_booleans, typed_labels
 from harness.config.portable import portable_sections
 from harness.config.recipes import (
@@ -25,13 +26,12 @@ from harness.config.recipes import (
     recipe_of,
     with_bodies,
 )
-from harness.config.schema import check
+from harness.config.schema import check, check_patience, check_windows
 from harness.config.skips import reason_to_skip
 from harness.core.fingerprint import slug
 from harness.core.paths import cache_folder
 from harness.core.redaction import PLACES
 from harness.core.validation import made
-from harness.data.windows import MAX_LENGTH
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
 from harness.records.cell import Cell
@@ -74,7 +74,7 @@ class Parts:
     def sections(self, given: Mapping[str, object]) -> dict[str, Section]:
         """Return body, optimizer, schedule and trainer with all open settings filled."""
         out = fill(given, self.recipe)
-        _check_windows(out["trainer"], truncate=self.truncate)
+        check_windows(out["trainer"], truncate=self.truncate)
         body = choose_body(_section(given, "body"), self.recipe, self.task, over_features=self.over_features)
         return {"body": body, **out}
 
@@ -97,7 +97,7 @@ def prepare(
     given["task"] = typed_labels(_section(given, "task"))
     refuse_booleans(given)
     given |= portable_sections(given)
-    _check_patience(_section(given, "trainer"))
+    check_patience(_section(given, "trainer"))
     task_config = TaskConfig.parse(_section(given, "task"))
     task = task_config.build()
     parts = _parts(given, task_config, task, folders=searched_folders() if folders is None else folders)
@@ -116,9 +116,14 @@ def prepare(
     trainer = made(TrainerConfig, sections["trainer"])
     masks = draws_masks(trainer, body, parts.encoder, parts.strategy)
     hardware = hardware_identity(trainer, draws_masks=masks)
+    redundant = redundant_options(parts.task, files.fingerprints["task"]) if files.signatures else {}
     identifier = cell_id(
-        resolved, files.fingerprints, hardware=hardware, adapts=parts.encoder if adapts else None
+        {**resolved, "task": {**_section(resolved, "task"), **redundant}},
+        files.fingerprints,
+        hardware=hardware,
+        adapts=parts.encoder if adapts else None,
     )
+    kept = [o for o in overrides if o.lstrip("+~").partition("=")[0] not in {f"task.{k}" for k in redundant}]
     results_dir = Path(str(given["results_dir"])).expanduser().absolute()
     seed = int(str(given["seed"]))
     return Cell(
@@ -136,7 +141,7 @@ def prepare(
         trainer=trainer,
         logger=made(LoggerConfig, _section(given, "logger")),
         options=made(RunOptions, {key: given[key] for key in RunOptions.__dataclass_fields__}),
-        variant=variant(resolved, parts, overrides) | {f"trainer.{k}": v for k, v in hardware.items()},
+        variant=variant(resolved, parts, kept) | {f"trainer.{k}": v for k, v in hardware.items()},
         skip=reason,
         files=files.fingerprints,
         sources=files.signatures,
@@ -225,22 +230,6 @@ def _with_recipes(encoder: Mapping[str, object], names: Collection[str]) -> Sect
             k: _with_recipes(v, names) if isinstance(v, Mapping) else v for k, v in members.items()
         }
     return out
-
-
-def _check_patience(trainer: Section) -> None:
-    if trainer["select"] == "last" and isinstance(trainer["patience"], int):
-        raise HarnessError(
-            f"trainer.patience={trainer['patience']}: trainer.select=last runs all epochs and uses the last "
-            "one; remove patience or set trainer.select=best"
-        )
-
-
-def _check_windows(trainer: Section, *, truncate: bool) -> None:
-    length, stride = trainer["max_length"], trainer["stride"]
-    if truncate:
-        trainer["stride"] = 0  # texts are truncated, so there are no windows
-    elif isinstance(stride, int) and stride >= (limit := length if isinstance(length, int) else MAX_LENGTH):
-        raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={limit}")
 
 
 def _folder(results_dir: Path, parts: Parts, identifier: str) -> Path:

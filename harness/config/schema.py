@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from harness.core.redaction import refuse_secrets
 from harness.core.validation import checked, number, optional, section_or_empty, setting, text
+from harness.data.windows import MAX_LENGTH
 from harness.errors import HarnessError, did_you_mean
 from harness.records.parts import LoggerConfig, OptimizerConfig, RunOptions, ScheduleConfig, TrainerConfig
 
@@ -54,3 +55,21 @@ def check(config: Mapping[str, object]) -> dict[str, object]:
         refuse_secrets([f"{name}.{key}={value}" for key, value in values.items() if key not in declared])
         out[name] = checked(schema, values, section=name)
     return out
+
+
+def check_patience(trainer: Mapping[str, object]) -> None:
+    """Raise HarnessError for a patience where all epochs run."""
+    if trainer["select"] == "last" and isinstance(trainer["patience"], int):
+        raise HarnessError(
+            f"trainer.patience={trainer['patience']}: trainer.select=last runs all epochs and uses the last "
+            "one; remove patience or set trainer.select=best"
+        )
+
+
+def check_windows(trainer: dict[str, object], *, truncate: bool) -> None:
+    """Raise HarnessError for a stride that is not less than the window; without windows it becomes 0."""
+    length, stride = trainer["max_length"], trainer["stride"]
+    if truncate:
+        trainer["stride"] = 0  # texts are truncated, so there are no windows
+    elif isinstance(stride, int) and stride >= (limit := length if isinstance(length, int) else MAX_LENGTH):
+        raise HarnessError(f"trainer.stride={stride}: must be less than trainer.max_length={limit}")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from harness.errors import HarnessError
 
@@ -64,22 +63,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class HardwareOptions(Protocol):
-    """The settings of a trainer that this machine must be able to satisfy."""
+def hardware_problems(*, accelerator: str, devices: int, precision: str) -> Iterator[str]:
+    """Yield a line for each setting of a trainer that this machine cannot satisfy; does not import torch.
 
-    @property
-    def accelerator(self) -> str: ...
-
-    @property
-    def devices(self) -> int: ...
-
-    @property
-    def precision(self) -> str: ...
-
-
-def hardware_problems(trainer: HardwareOptions) -> Iterator[str]:
-    """Yield a line for each setting of a trainer that this machine cannot satisfy; does not import torch."""
-    accelerator, devices = trainer.accelerator, trainer.devices
+    Args:
+        accelerator, devices, precision: of the section ``trainer``.
+    """
     macos = sys.platform == "darwin"
     n_cuda = 0 if accelerator == "cpu" else len(cuda_devices())
     if accelerator in ("gpu", "cuda") and not n_cuda and not (macos and accelerator == "gpu"):
@@ -105,7 +94,7 @@ def hardware_problems(trainer: HardwareOptions) -> Iterator[str]:
             f"trainer.devices={devices}: this machine has no CUDA device and {cores()} cores; use at most "
             f"trainer.devices={cores()}"
         )
-    if on_cpu and trainer.precision == "16-mixed":
+    if on_cpu and precision == "16-mixed":
         yield (
             "trainer.precision=16-mixed: half precision needs a GPU; use trainer.precision=bf16-mixed or "
             "32-true on the CPU"

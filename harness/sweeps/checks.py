@@ -22,8 +22,12 @@ from harness.sweeps.plan import SweepPlan
 from harness.task import Splits
 
 
-def check_writable(results_dir: str | Path) -> Path:
-    """Return the results folder as an absolute path; nothing is created.
+def check_writable(results_dir: str | Path, *, key: str = "results_dir") -> Path:
+    """Return a folder for results as an absolute path; nothing is created.
+
+    Args:
+        results_dir: the folder.
+        key: the setting that names it, for messages.
 
     Raises:
         HarnessError: it cannot be created or written; the message names the path that prevents it.
@@ -33,20 +37,19 @@ def check_writable(results_dir: str | Path) -> Path:
     while not existing.exists() and existing != existing.parent:
         if existing.is_symlink():
             raise HarnessError(
-                f"results_dir={folder}: {existing} is a link to {os.readlink(existing)}, which does not exist"
+                f"{key}={folder}: {existing} is a link to {os.readlink(existing)}, which does not exist"
             )
         existing = existing.parent
     if not existing.is_dir():
-        raise HarnessError(f"results_dir={folder}: {existing} is a file, not a folder")
+        raise HarnessError(f"{key}={folder}: {existing} is a file, not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise HarnessError(f"results_dir={folder}: {existing} is not writable; choose another results_dir")
+        raise HarnessError(f"{key}={folder}: {existing} is not writable; choose another {key}")
     try:
         # also a read-only or special file system, for which the permissions say nothing
         tempfile.TemporaryDirectory(prefix=".harness-", dir=existing).cleanup()
     except OSError as e:
         raise HarnessError(
-            f"results_dir={folder}: nothing can be written to {existing} ({e.strerror or e}); choose another "
-            "results_dir"
+            f"{key}={folder}: nothing can be written to {existing} ({e.strerror or e}); choose another {key}"
         ) from e
     return folder
 
@@ -87,8 +90,12 @@ def check_cells(cells: Sequence[Cell], *, local: bool = True) -> None:
     Raises:
         HarnessError: a line for each problem: of devices, loggers and data. No cell has been run.
     """
-    trainers = dict.fromkeys(cell.trainer for cell in cells if local)
-    problems = [line for trainer in trainers for line in hardware_problems(trainer)]
+    hardware = {(t.accelerator, t.devices, t.precision) for t in (cell.trainer for cell in cells) if local}
+    problems = [
+        line
+        for accelerator, devices, precision in sorted(hardware)
+        for line in hardware_problems(accelerator=accelerator, devices=devices, precision=precision)
+    ]
     refuse([*problems, *factory.problems(cells), *data_problems(cells)])
 
 

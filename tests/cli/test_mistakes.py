@@ -123,6 +123,25 @@ def test_message(command: str, folder: Path, capsys: pytest.CaptureFixture[str])
     assert not (folder / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("trainer.accelerator=gpu", "trainer.accelerator=gpu: this machine has no CUDA device"),
+        ("trainer.devices=64", "trainer.devices=64: .* use at most trainer.devices=2"),
+        ("output=/proc/x", "output=/proc/x: nothing can be written to /proc"),
+        ("budget.epoch=3", "budget.epoch: unknown key; did you mean budget.epochs"),
+    ],
+)
+def test_message_of_pretraining(
+    setting: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "corpus.txt").write_text("a b c\n\n" * 50)
+    assert main(["pretrain", "encoder=glove", "corpus=corpus.txt", "output=out", setting]) == 2
+    (line,) = lines(capsys.readouterr().err)
+    assert re.search(message, line), line
+    assert not (folder / "out").exists()
+
+
 def test_all_problems_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run reports them too, one line each."""
     command = ["-m", "trainer.devices=64,1", "trainer.precision=16-mixed", "task.train_size=9999,10"]

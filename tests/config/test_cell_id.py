@@ -171,3 +171,34 @@ def test_absolute_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             "third": {"path": "owner/model"},
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "same"),
+    [
+        ("text,label", ["task.text=text"], True),
+        (
+            "text,label",
+            ["task.text=text", "task.label=label", "task.format=csv", "task.encoding=utf-8"],
+            True,
+        ),
+        ("text,other,label", ["task.text=text"], True),
+        ("text,other,label", ["task.text=other"], False),
+    ],
+)
+def test_columns_have_one_id_whether_named_or_recognised(
+    tmp_path: Path, header: str, options: list[str], same: bool
+) -> None:
+    files = []
+    for name in ("train", "dev", "test"):
+        rows = [["text", "other", "label"]]
+        for i in range(8):
+            rows.append([f"{name} text {i}", f"{name} other {i}", "pn"[i % 2]])
+        columns = [0, 1, 2] if "other" in header else [0, 2]
+        text = "\n".join(",".join(row[c] for c in columns) for row in rows)
+        (tmp_path / f"{name}.csv").write_text(f"{text}\n")
+        files.append(f"task.{name}={tmp_path / name}.csv")
+    base = ["encoder=mini_static", "strategy=frozen", "task=text_classification", "task.name=x", *files]
+    recognised, named = cell(tmp_path, *base), cell(tmp_path, *base, *options)
+    assert (recognised.id == named.id) is same
+    assert (recognised.variant == named.variant) is same
