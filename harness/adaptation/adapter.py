@@ -30,6 +30,7 @@ from harness.core.instantiate import locate
 from harness.encoders.config import EncoderConfig, MemberPath
 from harness.errors import HarnessError
 from harness.pretraining.base import TrainerOptions
+from harness.processes.devices import arithmetic
 from harness.records.cell import Cell
 from harness.records.inputs import verify
 from harness.strategies.adapt import ADAPT_VERSION, OWN_SEED, Adapt, files_of, filled, support
@@ -142,6 +143,7 @@ class Adapter:
             "adapt": options.to_config(),
             "texts": texts,
             "precision": self.trainer["precision"],
+            "arithmetic": arithmetic(self.trainer["device"]),
             "random": self.random_init,
             "version": ADAPT_VERSION,
         }

@@ -24,6 +24,12 @@ def pick_device(accelerator: str) -> torch.device:
     return torch.device("cpu")
 
 
+def arithmetic(device: torch.device) -> list[object]:
+    """What rounding depends on besides the operations: the kind of device and, on the CPU, the number of
+    threads. Part of the keys of computed files."""
+    return [device.type, torch.get_num_threads() if device.type == "cpu" else None]
+
+
 def autocast_type(precision: str) -> torch.dtype | None:
     """Autocast dtype of ``trainer.precision``; None for 32-true."""
     return {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(precision)

@@ -5,6 +5,7 @@ An error in any job rejects the whole command before anything is computed.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -96,7 +97,38 @@ def check_cells(cells: Sequence[Cell], *, local: bool = True) -> None:
         for accelerator, devices, precision in sorted(hardware)
         for line in hardware_problems(accelerator=accelerator, devices=devices, precision=precision)
     ]
-    refuse([*problems, *factory.problems(cells), *data_problems(cells)])
+    refuse([*problems, *layer_problems(cells), *factory.problems(cells), *data_problems(cells)])
+
+
+N_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+"""Keys of the number of layers in a checkpoint's ``config.json``."""
+
+
+def layer_problems(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield a line for each encoder whose configuration file says that it lacks a requested layer."""
+    for cell in cells:
+        layers = cell.encoder.layers
+        if isinstance(layers, str):
+            continue
+        top = _number_of_layers(cell)
+        if top is not None and max(layers) > top:
+            numbers = ",".join(map(str, layers))
+            yield f"encoder.layers=[{numbers}]: encoder {cell.encoder.name} has layers 0 to {top}"
+
+
+def _number_of_layers(cell: Cell) -> int | None:
+    """Number of layers above the embeddings; None if no configuration file tells."""
+    try:
+        files = cell.encoder.files(cell.cache_dir).values()
+        configs = [json.loads(p.read_bytes()) for p in files if p.name in ("config.json", "options.json")]
+    except (HarnessError, OSError, ValueError):  # reported when the encoder is loaded
+        return None
+    for config in (c for c in configs if isinstance(c, dict)):
+        lstm = config.get("lstm")
+        for value in (*map(config.get, N_LAYERS), lstm.get("n_layers") if isinstance(lstm, dict) else None):
+            if isinstance(value, int):
+                return value
+    return None
 
 
 def check_data(cells: Sequence[Cell]) -> None:

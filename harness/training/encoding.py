@@ -19,7 +19,7 @@ from harness.data.windows import MAX_LENGTH
 from harness.encoders.base import Encoder
 from harness.encoders.config import EncoderConfig
 from harness.errors import HarnessError
-from harness.processes.devices import autocast_type, pick_device
+from harness.processes.devices import arithmetic, autocast_type, pick_device
 from harness.records.cell import Cell
 from harness.records.inputs import verify
 from harness.task import Splits, Task
@@ -258,7 +258,6 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter |
     """Hash everything that the values of frozen features depend on, down to rounding: on the CPU also the
     number of threads."""
     trainer, layers = cell.trainer, cell.encoder.layers
-    device = pick_device(trainer.accelerator).type
     parts = {
         "encoder": cell.encoder.content(),
         "layers": layers if isinstance(layers, str) else list(layers),
@@ -267,7 +266,7 @@ def feature_key(cell: Cell, task: Task, sequences: Sequences, adapter: Adapter |
         "texts": sequences.fingerprint(),
         "windows": [trainer.max_length, trainer.stride, task.truncate, task.max_first],
         "precision": trainer.precision,
-        "device": [device, torch.get_num_threads() if device == "cpu" else None],
+        "arithmetic": arithmetic(pick_device(trainer.accelerator)),
         "version": VERSION,
         "seed": cell.seed if cell.encoder.has_table else None,
     }

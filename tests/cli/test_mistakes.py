@@ -62,6 +62,8 @@ MACHINE = {
     "results_dir=file/x": r"results_dir=\S+/file/x: \S+/file is a file, not a folder",
     "results_dir=/proc/x": r"results_dir=/proc/x: nothing can be written to /proc",
     "logger=wandb logger.mode=online": r"logger.mode=online: there is no API key .*set WANDB_API_KEY",
+    "encoder=mini_bert encoder.layers=[0,99]": r"layers=\[0,99\]: encoder mini_bert has layers 0 to 2",
+    "encoder=mini_elmo encoder.layers=[3]": r"encoder.layers=\[3\]: encoder mini_elmo has layers 0 to 2",
     "encoder=bert": r"encoder.path is not set: give the checkpoint's folder or its hub name",
     "encoder=ulmfit encoder.path=gone": r"encoder.path=\S*gone: no such folder",
 }
