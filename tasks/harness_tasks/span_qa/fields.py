@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.data.reading.log import ReadLog, ambiguous
@@ -44,6 +44,13 @@ def _bare(name: object) -> str:
 _BARE = {name: {_bare(other) for other in (name, *others)} for name, others in NAMES.items()}
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Raise HarnessError for a key of ``task.fields`` that is no field."""
+    for name in names:
+        if name not in OPTIONS:
+            raise HarnessError(f"task.fields.{name}: unknown field, {did_you_mean(name, OPTIONS)}")
+
+
 @dataclass(slots=True)
 class Fields:
     """Finds the fields of rows and objects.
@@ -58,9 +65,7 @@ class Fields:
     _found: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.given:
-            if name not in OPTIONS:
-                raise HarnessError(f"task.fields.{name}: unknown field, {did_you_mean(name, OPTIONS)}")
+        check_names(self.given)
 
     def find(self, entry: Mapping[str, object], name: str, source: str) -> str | None:
         """The key of a field; None when there is no such key.

@@ -18,6 +18,7 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.span_qa.averaging import average_spans
 from harness_tasks.span_qa.data import QuestionOptions, make_source, read_splits
+from harness_tasks.span_qa.fields import check_names
 from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_question
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
@@ -81,6 +82,7 @@ class SpanQA:
         self.f1_unit, self.max_first = f1_unit or "word", max_first
         self.max_answer_tokens, self.null_threshold = max_answer_tokens, null_threshold
         self.source = make_source(data)
+        check_names(fields or {})
         self.options = QuestionOptions(
             contexts, {name: key for name, key in (fields or {}).items() if key}, f1_unit, max_answer_tokens
         )
