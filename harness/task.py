@@ -144,6 +144,11 @@ class Task(Protocol):
         ...
 
 
+def is_unlabelled(examples: Sequence[Example]) -> bool:
+    """Whether a split has examples, but none with a gold value: it is predicted, not scored."""
+    return bool(examples) and all(example.gold is None for example in examples)
+
+
 @runtime_checkable
 class Averages(Protocol):
     """A task whose predictions can be averaged over models (``harness ensemble``).

@@ -237,7 +237,7 @@ def _stratified_groups(
     members = _members(examples, group)
     classes = [stratify(e) for e in examples]
     left = Counter(classes)
-    short: dict[Hashable, float] = {c: fraction * n for c, n in left.items()}
+    short = _quotas(left, fraction, max(1, round(fraction * len(examples))))
     taken: set[int] = set()
     for n in _order(len(members), seed):
         counts = Counter(classes[i] for i in members[n])
@@ -249,7 +249,8 @@ def _stratified_groups(
                 short[c] -= k
     if not taken:
         raise HarnessError(
-            "cannot cut a split by groups: each group holds all examples of a class; set its file"
+            "cannot cut a split: each class consists of copies of one text, or of one group; give the split "
+            "its own file"
         )
     return taken
 
@@ -259,7 +260,9 @@ def _members(examples: Sequence[T], group: Key[T]) -> list[list[int]]:
     for i, example in enumerate(examples):
         members[group(example)].append(i)
     if len(members) < 2:
-        raise HarnessError("cannot cut a split by groups: all examples are in one group; set its file")
+        raise HarnessError(
+            "cannot cut a split: all examples are copies of one text, or in one group; set its file"
+        )
     return list(members.values())
 
 

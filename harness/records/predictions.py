@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.files import atomic_path
 from harness.data.statistics import ExampleStats, load_metric, union
 from harness.data.text import Example
-from harness.task import HasExampleStats, Prediction, Task
+from harness.task import HasExampleStats, Prediction, Task, is_unlabelled
 
 PREDICTIONS = "predictions.parquet"
 COUNTS, NAMES, METRIC = "counts", b"counts", b"metric_from_stats"
@@ -91,11 +91,13 @@ def write_predictions(folder: Path, splits: PredictedSplits, *, task: Task | Non
 
 
 def _counted(splits: PredictedSplits, task: Task | None) -> dict[str, ExampleStats]:
-    """Compute the counts of each split that has examples."""
+    """Compute the counts of each split that has examples; an unlabelled one has none of them."""
     if not isinstance(task, HasExampleStats):
         return {}
     return {
-        split: task.example_stats(predicted, examples)
+        split: ExampleStats((), np.zeros((len(examples), 0)))
+        if is_unlabelled(examples)
+        else task.example_stats(predicted, examples)
         for split, (examples, predicted) in splits.items()
         if examples
     }
@@ -105,6 +107,8 @@ def _summary(task: Task | None, counted: Mapping[str, ExampleStats]) -> Summary:
     if not isinstance(task, HasExampleStats) or not counted:
         return Summary()
     test = counted.get("test")
+    if test is not None and not test.names:  # an unlabelled split
+        test = None
     degenerate = ""
     if test is not None:
         degenerate = load_metric(task.metric_from_stats).collapsed(test)

@@ -28,7 +28,7 @@ from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import ENGINE_VERSION, Costs, Record, write_config, write_record
 from harness.strategies.strategy import Strategy
-from harness.task import HasLiveMetrics
+from harness.task import HasLiveMetrics, is_unlabelled
 from harness.training.assemble import Assembly, assemble
 from harness.training.callbacks import BestEpochCallback, Curves, LiveMetrics, StepProgress
 from harness.training.features import FeatureEncoder
@@ -123,7 +123,8 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     progress({"phase": "test"})
     begin = time.perf_counter()
     predicted = predict(trainer, assembly, "test")
-    scores = world.on_first(lambda: task.score(predicted, splits.test))
+    labelled = not is_unlabelled(splits.test)
+    scores = world.on_first(lambda: task.score(predicted, splits.test) if labelled else {})
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
     counted = write_predictions(cell.folder, kept, task=task) if world.first else Summary()
