@@ -26,7 +26,7 @@ from harness.errors import HarnessError
 from harness.records.parts import TaskConfig
 from harness.records.predictions import PREDICTIONS, read_predictions, write_predictions
 from harness.records.record import CONFIG, Costs, Record, read_record, results_of, write_config, write_record
-from harness.task import Averages, Prediction, Splits, Task, is_unlabelled
+from harness.task import Averages, Prediction, Splits, Task, fitted_notes, fitted_part, is_unlabelled
 
 T = TypeVar("T")
 STRATEGY = "ensemble"
@@ -70,6 +70,10 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     parts = {"dev": splits.dev, "test": splits.test}
     predicted = {split: _average(task, members, split, examples) for split, examples in parts.items()}
     record = _record(members, task, splits)
+    if (part := fitted_part(task)) is not None:
+        record.fitted = part.fit_on_dev(predicted["dev"], splits.dev)
+        record.notes += fitted_notes(record.fitted)
+        predicted = {split: part.apply_fitted(p, record.fitted) for split, p in predicted.items()}
     scored = {s for s in SPLITS if parts[s] and not is_unlabelled(parts[s])}
     scores = {s: task.score(predicted[s], parts[s]) if s in scored else {} for s in SPLITS}
     record.dev, record.test = dict(scores["dev"]), dict(scores["test"])

@@ -172,6 +172,43 @@ class Averages(Protocol):
 
 
 @runtime_checkable
+class FitsOnDev(Protocol):
+    """A task that fits values of its decisions, such as a threshold, on dev and applies them to all splits.
+
+    It is fitted to the dev predictions of each epoch, before they are scored; test gets the values of the
+    selected epoch. An ensemble is fitted to its averaged dev predictions.
+    """
+
+    def needs_fit(self) -> bool:
+        """Whether there is anything to fit with this task's options and data. :meth:`Task.splits` was
+        called."""
+        ...
+
+    def fit_on_dev(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Fit the values, by name, to the predictions of all dev examples. The result does not depend on the
+        order of ``predictions``."""
+        ...
+
+    def apply_fitted(
+        self, predictions: Mapping[str, Prediction], fitted: Mapping[str, float]
+    ) -> dict[str, Prediction]:
+        """Return the predictions under these values."""
+        ...
+
+
+def fitted_part(task: Task) -> FitsOnDev | None:
+    """Return the task if it has values to fit on dev."""
+    return task if isinstance(task, FitsOnDev) and task.needs_fit() else None
+
+
+def fitted_notes(fitted: Mapping[str, float]) -> list[str]:
+    """Sentences for the record about values that were fitted on dev."""
+    return [f"{name}: {value:.6g}, chosen on dev" for name, value in fitted.items()]
+
+
+@runtime_checkable
 class HasExampleStats(Protocol):
     """A task whose scores are functions of per-example statistics, as intervals and paired tests require.
 

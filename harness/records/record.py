@@ -98,6 +98,8 @@ class Record:
         mix: the trained scalar mix of layers: ``layers`` (numbers, 0 = embeddings), ``weights`` (summing to
             1), ``gamma``, and ``late_weights``, ``late_gamma`` of the mix after the body, if any; empty
             without a mix.
+        fitted: values that were fitted on dev, such as a threshold, by name, see
+            :class:`harness.task.FitsOnDev`.
         members: for an ensemble, ``task/encoder/strategy/id/seed-n`` of the averaged cells.
     """
 
@@ -135,6 +137,7 @@ class Record:
     degenerate: str = ""
     trained_bytes: int = 0
     mix: dict[str, list[float]] = field(default_factory=dict)
+    fitted: dict[str, float] = field(default_factory=dict)
     members: list[str] = field(default_factory=list)
     started: str = ""
     finished: str = ""

@@ -14,7 +14,7 @@ import torch
 from harness.core.events import Progress
 from harness.data.text import Example
 from harness.processes.distributed import ALONE, World
-from harness.task import HasLiveMetrics, Prediction, Task
+from harness.task import HasLiveMetrics, Prediction, Task, fitted_part
 from harness.training.optim import NO_DECAY, frozen_groups
 
 EVERY = 50
@@ -51,6 +51,7 @@ class BestEpochCallback(pl.Callback):
         self.epoch: int | None = None
         self.scores: dict[str, float] = {}
         self.predicted: dict[str, Prediction] = {}
+        self.fitted: dict[str, float] = {}
         self.state: dict[str, torch.Tensor] = {}
         self.seconds = 0.0
         self._begin = 0.0
@@ -60,12 +61,17 @@ class BestEpochCallback(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         predicted = self.world.collect(pl_module.predicted)
+        fitted: dict[str, float] = {}
+        part = fitted_part(self.task)
+        if part is not None:
+            fitted = self.world.on_first(lambda: part.fit_on_dev(predicted, self.examples))
+            predicted = part.apply_fitted(predicted, fitted)
         scores = self.world.on_first(lambda: self.task.score(predicted, self.examples))
         score = float(scores[self.task.metric])
         self.history.append(score)
         if self.keep == "last" or self._better(score):
             self.epoch, self.scores = len(self.history), scores
-            self.predicted = predicted
+            self.predicted, self.fitted = predicted, fitted
             if self.keep == "best":
                 self.state = pl_module.trainable_state_dict()
         elif self.patience is not None and len(self.history) - (self.epoch or 0) >= self.patience:
@@ -159,7 +165,8 @@ class Curves(pl.Callback):
         log_at_step(trainer, {"train_loss": float(pl_module.train_loss.compute())})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.choice.history and not isinstance(self.choice.task, HasLiveMetrics):
+        task = self.choice.task
+        if self.choice.history and (fitted_part(task) or not isinstance(task, HasLiveMetrics)):
             log_at_step(trainer, {f"dev/{self.choice.task.metric}": self.choice.history[-1]})
 
     @staticmethod

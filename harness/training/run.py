@@ -28,7 +28,7 @@ from harness.records.cell import Cell
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import ENGINE_VERSION, Costs, Record, write_config, write_record
 from harness.strategies.strategy import Strategy
-from harness.task import HasLiveMetrics, is_unlabelled
+from harness.task import HasLiveMetrics, fitted_notes, fitted_part, is_unlabelled
 from harness.training.assemble import Assembly, assemble
 from harness.training.callbacks import BestEpochCallback, Curves, LiveMetrics, StepProgress
 from harness.training.features import FeatureEncoder
@@ -110,8 +110,11 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     assembly.model.check_ranks("before training")
     world.set_seed(cell.seed)
     watching = [choice, StepProgress(progress, config.epochs), *([Curves(choice)] if current() else [])]
-    # on all ranks, since they reduce the metrics together; only the first rank has a logger
-    if splits.dev and cell.logger.name != "none" and isinstance(task, HasLiveMetrics):
+    # on all ranks, since they reduce the metrics together; only the first rank has a logger. Values that are
+    # fitted to all dev predictions are not known while the live metrics are accumulated
+    part = fitted_part(task)
+    live = splits.dev and cell.logger.name != "none" and part is None
+    if live and isinstance(task, HasLiveMetrics):
         watching.append(LiveMetrics(task, splits.dev))
     trainer = make_trainer(cell, assembly, watching)
     begin = time.perf_counter()
@@ -123,6 +126,8 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     progress({"phase": "test"})
     begin = time.perf_counter()
     predicted = predict(trainer, assembly, "test")
+    if part is not None:
+        predicted = part.apply_fitted(predicted, choice.fitted)
     labelled = not is_unlabelled(splits.test)
     scores = world.on_first(lambda: task.score(predicted, splits.test) if labelled else {})
     eval_seconds = choice.seconds + time.perf_counter() - begin
@@ -145,7 +150,8 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     record.dev, record.test, record.dev_history = dict(choice.scores), dict(scores), list(choice.history)
     record.epoch, record.epochs, record.costs = choice.epoch or epochs, epochs, costs
     record.metric_from_stats, record.degenerate = counted.metric_from_stats, counted.degenerate
-    record.mix = scalar_mix_weights(assembly)
+    record.mix, record.fitted = scalar_mix_weights(assembly), choice.fitted
+    record.notes += fitted_notes(choice.fitted)
     return record
 
 

@@ -18,14 +18,18 @@ module does not import torch.
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from harness.data.statistics import ExampleStats, MetricFromStats, Scores, pick, ratio
+from harness.task import Prediction
 
 UNITS = ("word", "char")
 GROUPS = ("HasAns", "NoAns")
@@ -36,6 +40,8 @@ COLUMNS: dict[str, tuple[str, str]] = {
 }
 """The column of each metric's sum and the column of its count."""
 
+TIE = 1e-9
+"""Sums of scores that differ by less are equal."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _QUOTES_AND_BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
@@ -147,6 +153,50 @@ def _degenerate(sums: np.ndarray, names: Sequence[str]) -> str:
 
 def _correct(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return pick(values, names, "exact_match")[0] > 0
+
+
+def best_threshold(
+    margins: Sequence[float | None], answered: Sequence[float], unanswered: Sequence[float]
+) -> float:
+    """Threshold on the null margin that maximises the summed score of N questions; finite.
+
+    As the official script of SQuAD v2.0 does, each cut of the questions in the order of their margins is
+    tried, and the lowest of equally good ones is taken. Questions with equal margins cannot be cut apart. The
+    threshold is the middle between the two margins at the cut, and one below or above all margins where the
+    cut is at an end.
+
+    Example: margins -1 and 3, scores 1 and 0 if answered, 0 and 1 if not: the middle, 1, scores 2.
+
+    Args:
+        margins: null score minus the best span's score; None = there is no span.
+        answered, unanswered: score of each question with its best span, and with no answer.
+    """
+    gains: dict[float, float] = {}
+    for margin, with_answer, without in zip(margins, answered, unanswered, strict=True):
+        if margin is not None and math.isfinite(margin):
+            gains[margin] = gains.get(margin, 0.0) + with_answer - without
+    if not gains:
+        return 0.0
+    ordered = sorted(gains)
+    cuts = [*(low + (high - low) / 2 for low, high in pairwise(ordered)), ordered[-1] + 1]
+    best, total, threshold = 0.0, 0.0, ordered[0] - 1
+    for margin, cut in zip(ordered, cuts, strict=True):
+        total += gains[margin]
+        if total > best + TIE:
+            best, threshold = total, cut
+    return threshold
+
+
+def apply_threshold(prediction: Prediction, threshold: float) -> Prediction:
+    """The best span, or "" where there is none or the null margin exceeds the threshold."""
+    extra = dict(prediction.extra or {})
+    if "nbest" not in extra:
+        return prediction
+    spans, margin = extra["nbest"], extra.get("null_margin")
+    if not spans or (margin is not None and margin > threshold):
+        return replace(prediction, value="", extra={**extra, "start": None, "end": None})
+    top = spans[0]
+    return replace(prediction, value=top["text"], extra={**extra, "start": top["start"], "end": top["end"]})
 
 
 FROM_STATS = MetricFromStats(_scores, _columns, degenerate=_degenerate, correct=_correct)

@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -19,7 +20,14 @@ from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.span_qa.averaging import average_spans
 from harness_tasks.span_qa.data import QuestionOptions, make_source, read_splits
 from harness_tasks.span_qa.fields import check_names
-from harness_tasks.span_qa.scoring import FROM_STATS, UNITS, example_stats, per_question
+from harness_tasks.span_qa.scoring import (
+    FROM_STATS,
+    UNITS,
+    apply_threshold,
+    best_threshold,
+    example_stats,
+    per_question,
+)
 from harness_tasks.span_qa.targets import NULL, is_joint, token_spans
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from harness_tasks.span_qa.head import SpanHead
 
 METRICS = ("f1", "exact_match")
+AUTO = "auto"
+NULL_THRESHOLD = "null_threshold"
 
 
 class SpanQA:
@@ -42,7 +52,8 @@ class SpanQA:
             other scripts for which F1 over words is not the published definition.
         max_answer_tokens: maximum length of a predicted answer, in tokens of the encoder.
         null_threshold: in data with unanswerable questions, "" is predicted when the null score exceeds the
-            best span's by more than this.
+            best span's by more than this. ``auto`` = the value with the highest metric on dev, see
+            :func:`.best_threshold`.
         max_first: maximum number of question tokens in a joint row (64 in the published BERT code).
         contexts: file of the contexts by id, for rows that have a ``context_id`` instead of a context.
         fields: names of the fields where they differ from the usual ones, such as ``{id: number}``.
@@ -67,7 +78,7 @@ class SpanQA:
         metric: str = "f1",
         f1_unit: str | None = None,
         max_answer_tokens: int = 30,
-        null_threshold: float = 0.0,
+        null_threshold: float | str = AUTO,
         max_first: int | None = 64,
         contexts: str | None = None,
         fields: Mapping[str, str | None] | None = None,
@@ -78,15 +89,24 @@ class SpanQA:
                 raise HarnessError(f"task.{key}={value}: {did_you_mean(value, valid)}")
         if max_answer_tokens < 1:
             raise HarnessError(f"task.max_answer_tokens={max_answer_tokens}: must be at least 1")
+        self.fits = null_threshold == AUTO
+        if not self.fits and (
+            not isinstance(null_threshold, int | float) or not math.isfinite(null_threshold)
+        ):
+            raise HarnessError(
+                f"task.null_threshold={null_threshold}: must be auto (chosen on dev) or a finite number"
+            )
         self.name, self.kind, self.metric = name, kind, metric
         self.f1_unit, self.max_first = f1_unit or "word", max_first
-        self.max_answer_tokens, self.null_threshold = max_answer_tokens, null_threshold
+        self.max_answer_tokens = max_answer_tokens
+        self.null_threshold = 0.0 if isinstance(null_threshold, str) else float(null_threshold)
         self.source = make_source(data)
         check_names(fields or {})
         self.options = QuestionOptions(
             contexts, {name: key for name, key in (fields or {}).items() if key}, f1_unit, max_answer_tokens
         )
         self._unanswerable: bool | None = None
+        self._dev_has_both = False
 
     @property
     def unanswerable(self) -> bool:
@@ -99,7 +119,41 @@ class SpanQA:
         """Read the data, at most ``limit`` questions a split."""
         data = read_splits(self.source, self.options, max_questions=limit)
         self._unanswerable, self.f1_unit = data.unanswerable, data.f1_unit
+        self._dev_has_both = len({bool(e.gold["answers"]) for e in data.splits.dev}) == 2
+        if self._unanswerable and self.fits and not self._dev_has_both:
+            data.splits.warnings.append(
+                "task.null_threshold=auto: 0.0 is used, because dev does not contain both questions with and "
+                "without an answer to choose it on"
+            )
         return data.splits
+
+    def needs_fit(self) -> bool:
+        """See :class:`harness.task.FitsOnDev`."""
+        return self.fits and bool(self._unanswerable) and self._dev_has_both
+
+    def fit_on_dev(
+        self, predictions: Mapping[str, Prediction], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """``null_threshold`` with the highest primary metric."""
+        self._values(predictions, examples)  # checks that all are there
+        extras = [predictions[e.id].extra or {} for e in examples]
+        tops = {
+            e.id: next((s["text"] for s in x.get("nbest", ())), "")
+            for e, x in zip(examples, extras, strict=True)
+        }
+        scores = [
+            [values[self.metric] for values in self._per_question(texts, examples).values()]
+            for texts in (tops, dict.fromkeys(tops, ""))
+        ]
+        return {NULL_THRESHOLD: best_threshold([x.get("null_margin") for x in extras], *scores)}
+
+    def apply_fitted(
+        self, predictions: Mapping[str, Prediction], fitted: Mapping[str, float]
+    ) -> dict[str, Prediction]:
+        """The predictions under a threshold; see :func:`.apply_threshold`."""
+        if NULL_THRESHOLD not in fitted:
+            return dict(predictions)
+        return {key: apply_threshold(p, fitted[NULL_THRESHOLD]) for key, p in predictions.items()}
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
         """``start`` and ``end`` of each window: tokens of the first answer, the smallest span that covers it.
@@ -152,12 +206,12 @@ class SpanQA:
         Raises:
             HarnessError: an example has no prediction.
         """
-        values = per_question(
-            self._values(predictions, examples),
-            _golds(examples),
-            unit=self.f1_unit,
-            unanswerable=self.unanswerable,
-        )
+        return self._per_question(self._values(predictions, examples), examples)
+
+    def _per_question(
+        self, texts: Mapping[str, str], examples: Sequence[Example]
+    ) -> dict[str, dict[str, float]]:
+        values = per_question(texts, _golds(examples), unit=self.f1_unit, unanswerable=self.unanswerable)
         return {key: {"exact_match": exact, "f1": f1} for key, (exact, f1) in values.items()}
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
