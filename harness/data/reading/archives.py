@@ -193,7 +193,7 @@ def _choose(
         return data[0], None
     if not data:
         raise HarnessError(f"{path}: the archive contains no data file")
-    shown = {name: f"{path.name}{PART}{name}" for name in data[:10]}
+    shown = {name: f"task.train={path}{PART}{name}" for name in data[:10]}
     raise ambiguous(path, f"which of the {len(data)} files in the archive", shown)
 
 

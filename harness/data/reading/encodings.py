@@ -91,15 +91,20 @@ def _codec(name: str) -> str:
         HarnessError: an unknown encoding, or a codec that is not for text.
     """
     try:
-        found = codecs.lookup(name).name
-        b"".decode(found)  # a LookupError for codecs that are not for text, such as base64
-    except (LookupError, ValueError, UnicodeError):
+        codec = codecs.lookup(name)
+        found = codec.name if getattr(codec, "_is_text_encoding", True) else ""  # not base64, rot13, ...
+    except (LookupError, ValueError):
         found = ""
     if not found or found in _NO_TEXT or name.lower().replace("_", "-") in _NO_TEXT:
-        hint = did_you_mean(name, (*_SUGGESTED, *aliases.values()))
+        hint = did_you_mean(name, (*_SUGGESTED, *(a for a in aliases.values() if _is_listed(a))))
         hint = hint if hint.startswith("did") else f"such as {', '.join(_SUGGESTED)}"
         raise HarnessError(f"task.encoding={name!r:.40}: unknown encoding {name!r:.40}; {hint}")
     return _BROWSERS.get(found, found)
+
+
+def _is_listed(alias: str) -> bool:
+    """Whether an encoding in Python's table may be suggested: no binary and no pseudo encoding."""
+    return not alias.endswith("_codec") and alias.replace("_", "-") not in (*_NO_TEXT, "rot-13")
 
 
 def _auto(data: bytes, path: Path, log: ReadLog) -> str:
@@ -119,9 +124,9 @@ def _auto(data: bytes, path: Path, log: ReadLog) -> str:
 
 def _zero_bytes(data: bytes) -> str:
     head = data[:4096]
-    for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        if len(head) > 10 and head[start::2].count(0) * 3 > len(head[start::2]):
-            return f"every second byte is zero; set task.encoding={encoding}"
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if len(head) > 10 and max(even, odd) * 6 > len(head):
+        return f"every second byte is zero; set task.encoding=utf-16-{'be' if even > odd else 'le'}"
     return (
         "not a text file (it contains zero bytes); set task.format for a binary format, or remove the bytes. "
         "A given task.encoding keeps them"
@@ -188,6 +193,8 @@ def _strict(data: bytes, path: Path, codec: str, given: str) -> str:
 
 def _advice(data: bytes, path: Path, given: str) -> str:
     """Say how the file can be read instead."""
+    if any(data.startswith(mark) for mark, _ in _MARKS):
+        return "the file begins with a byte order mark, but is damaged or cut off"
     log = ReadLog()
     replaced = f"task.encoding={given}{REPLACE} replaces invalid bytes"
     try:

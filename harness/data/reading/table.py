@@ -84,18 +84,18 @@ class ArrowColumn(Sequence[Any]):
             HarnessError: values without a Python form: strings that are not UTF-8, times out of range.
         """
         try:
-            converted: list[Any] = self.arrow.to_pylist()
+            self.arrow.validate(full=True)  # damaged offsets would end the process in to_pylist
         except Exception as e:  # pyarrow raises many types on invalid values
-            raise HarnessError(f"{self.where}{self._first_bad()}: {type(e).__name__} ({e})") from None
+            raise self._invalid(e) from None
+        try:
+            converted: list[Any] = self.arrow.to_pylist()
+        except Exception as e:
+            raise self._invalid(e, _first_unconverted(self.arrow)) from None
         return converted
 
-    def _first_bad(self) -> str:
-        for row, value in enumerate(self.arrow, start=1):
-            try:
-                value.as_py()
-            except Exception:
-                return f", row {row}"
-        return ""
+    def _invalid(self, error: Exception, row: int | None = None) -> HarnessError:
+        at = f", row {row}" if row else ""
+        return HarnessError(f"{self.where}{at}: invalid values, {str(error) or type(error).__name__:.300}")
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -106,6 +106,16 @@ class ArrowColumn(Sequence[Any]):
 
     def __len__(self) -> int:
         return len(self.arrow)
+
+
+def _first_unconverted(values: ChunkedArray) -> int | None:
+    """Return the first row, counted from 1, of a valid array that has no Python value."""
+    for row, value in enumerate(values, start=1):
+        try:
+            value.as_py()
+        except Exception:
+            return row
+    return None
 
 
 @dataclass(frozen=True, slots=True)

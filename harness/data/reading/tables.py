@@ -48,7 +48,17 @@ _SUFFIXES = {
 _TABBED = "tabbed"
 """Lines of two fields, of which one is the label; recognised only."""
 _MOST = 0.9
-_REFUSED = {b"\x89HDF": "an HDF5 file", b"\x80\x04\x95": "a Python pickle", b"\x93NUMPY": "a NumPy file"}
+_EXPORT = "which is not read as data; export it as csv, jsonl or Parquet"
+_REFUSED = {
+    b"\x89hdf": f"an HDF5 file, {_EXPORT}",
+    b"\x80\x04\x95": f"a Python pickle, {_EXPORT}",
+    b"\x93numpy": f"a NumPy file, {_EXPORT}",
+    b"%pdf-": "a PDF document, not data",
+    b"version https://git-lfs": "a pointer of Git LFS, not the data; fetch them with git lfs pull",
+    b"<!doctype html": "a web page, not data; the download has failed",
+    b"<html": "a web page, not data; the download has failed",
+}
+"""What is no data file, by its first bytes in lower case."""
 
 
 def read_table(path: Path, how: ReadOptions | None = None, *, log: ReadLog | None = None) -> DataTable:
@@ -103,11 +113,10 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _check_binary(path: Path, data: bytes) -> None:
+    head = data[:200].lstrip().lower()
     for magic, what in _REFUSED.items():
-        if data.startswith(magic):
-            raise HarnessError(
-                f"{path}: {what}, which is not read as data; export it as csv, jsonl or Parquet"
-            )
+        if head.startswith(magic):
+            raise HarnessError(f"{path}: {what}")
 
 
 def _sniff(file: TextFile) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MAX_RATIO = 1000
 _MIN_LIMIT = 1 << 30
+_CELL = 8
+"""Bytes of a cell in memory, at least."""
 
 
 def read_parquet(path: Path, data: bytes | None = None) -> DataTable:
@@ -41,7 +43,7 @@ def _check_size(path: Path, file: object, size: int) -> None:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     declared = sum(max(0, group.total_byte_size) for group in groups)
     limit = max(_MIN_LIMIT, _MAX_RATIO * size)
-    if declared > limit or metadata.num_rows * metadata.num_columns > limit:
+    if declared > limit or metadata.num_rows * metadata.num_columns * _CELL > limit:
         raise HarnessError(
             f"{path}: declares {metadata.num_rows:,} rows and {declared:,} bytes, over {_MAX_RATIO} times "
             "its size"

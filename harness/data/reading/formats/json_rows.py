@@ -151,14 +151,16 @@ def _rows(data: Any, file: TextFile) -> Sequence[Any]:
     listed = [key for key, v in data.items() if isinstance(v, list) and v and isinstance(v[0], list | dict)]
     splits = [key for key in listed if key.lower() in _SPLITS]
     if splits and len(listed) > 1:
-        readings = {key: f"{file.path.name}{PART}{key}" for key in splits}
+        readings = {key: f"task.train={file.path}{PART}{key}" for key in splits}
         raise ambiguous(file.path, "which split (the file has several)", readings)
+    if "columns" in data and listed == ["data"]:
+        return _under_key("data", data, file)
     if all(isinstance(v, list) for v in values) and _are_columns(values):
         return [dict(zip(data, cells, strict=True)) for cells in zip(*values, strict=True)]
     if len(listed) == 1:
         return _under_key(listed[0], data, file)
     if len(listed) > 1:
-        readings = {key: f"{file.path.name}{PART}{key}" for key in listed[:10]}
+        readings = {key: f"task.train={file.path}{PART}{key}" for key in listed[:10]}
         raise ambiguous(file.path, "which key has the rows", readings)
     if all(isinstance(v, dict) for v in values):
         return _of_objects(data, file)
@@ -168,9 +170,9 @@ def _rows(data: Any, file: TextFile) -> Sequence[Any]:
 
 
 def _are_columns(values: Sequence[list[Any]]) -> bool:
-    """Whether lists are columns: equally long, and not a single list of objects."""
-    objects = len(values) == 1 and all(isinstance(v, dict) for v in values[0])
-    return len({len(v) for v in values}) == 1 and not objects
+    """Whether lists are columns: equally long, and not a single list of objects or lists."""
+    rows = len(values) == 1 and all(isinstance(v, dict | list) for v in values[0])
+    return len({len(v) for v in values}) == 1 and not rows
 
 
 def _under_key(key: str, data: Mapping[str, Any], file: TextFile) -> Sequence[Any]:

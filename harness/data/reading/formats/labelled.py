@@ -105,16 +105,36 @@ def read_label_text(file: TextFile) -> DataTable:
     delimiter = "\t" if all("\t" in line for line in texts) else " "
     cells = [line.partition(delimiter) for line in texts]
     labels = [label for label, _, _ in cells]
+    if file.how.format is None:
+        _check_first_words(labels, texts, file)
+    data = {"label": labels, "text": [text for _, _, text in cells]}
+    return DataTable(str(file.path), data, list(positions))
+
+
+def _check_first_words(labels: Sequence[str], texts: Sequence[str], file: TextFile) -> None:
+    """Refuse lines whose first words are no labels, or whose last parts may be labels as well.
+
+    Raises:
+        HarnessError: names the settings for each reading.
+    """
+    for delimiter in "@|;,":
+        if all(delimiter in line for line in texts):
+            last = LabelCount.of([line.rpartition(delimiter)[2] for line in texts])
+            if last.plausible and last.classes > 1:
+                last_part = f"task.columns=[text,label] task.delimiter='{delimiter}'"
+                readings = {
+                    f"after the last {delimiter}": last_part,
+                    "the first word": "task.format=label_text",
+                }
+                raise ambiguous(file.path, "where is the label", readings)
     count = LabelCount.of(labels)
-    if file.how.format is None and not count.plausible:
+    if not count.plausible:
         raise HarnessError(
             f"{file.path}: not recognised; its lines would be {count} if each began with its label. Set "
             "task.format=label_text (if they do), or task.columns=[text,label] and task.delimiter. Texts and "
             "labels in two files: join them line by line with paste LABELS TEXTS > FILE.tsv and set "
             "task.columns=[label,text]"
         )
-    data = {"label": labels, "text": [text for _, _, text in cells]}
-    return DataTable(str(file.path), data, list(positions))
 
 
 def read_text_label(file: TextFile) -> DataTable:

@@ -14,8 +14,6 @@ from harness.errors import HarnessError
 
 Cells = tuple[int, list[str]]
 """Line in which a row begins, and its fields."""
-_MAX_UNCLOSED = 20
-"""Quotes that never close cost a pass over the rest of the file; more of them end the reading."""
 _SHOWN_COLUMNS = 10
 _BLOCK = 4096
 
@@ -88,7 +86,7 @@ def _quoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:
     source = io.StringIO(file.text, newline="\n")
     for _ in range(dialect.skip):
         source.readline()
-    base, unclosed = dialect.skip, 0
+    base = dialect.skip
     try:
         while True:
             reader = csv.reader(source, delimiter=dialect.delimiter, strict=True)
@@ -100,35 +98,28 @@ def _quoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:
                     start = base + reader.line_num + 1
                 return
             except csv.Error as e:
-                file.skip(start, _invalid_quotes(e, unclosed))
-            base, unclosed = _after(source, file.text, mark, base, start, reader.line_num, unclosed)
+                file.skip(
+                    start,
+                    f"the row that begins here has invalid quotes ({e}); double the quotes inside quoted "
+                    "fields, or read quotes as text with task.quoting=false",
+                )
+            base = _after(source, mark, base, start, reader.line_num)
     finally:
         csv.field_size_limit(old_limit)
 
 
-def _invalid_quotes(error: csv.Error, unclosed: int) -> str:
-    if unclosed >= _MAX_UNCLOSED:
-        raise HarnessError(f"more than {_MAX_UNCLOSED} quotes are never closed; set task.quoting=false")
-    return (
-        f"the row that begins here has invalid quotes ({error}); double the quotes inside quoted fields, or "
-        "read quotes as text with task.quoting=false"
-    )
+def _after(source: io.StringIO, mark: int, base: int, start: int, consumed: int) -> int:
+    """Move ``source`` behind a bad row, and return the number of lines before it.
 
-
-def _after(
-    source: io.StringIO, text: str, mark: int, base: int, start: int, consumed: int, unclosed: int
-) -> tuple[int, int]:
-    """Move ``source`` behind the bad row; return the number of lines before it, and of unclosed quotes.
-
-    A row whose quote never closes has swallowed the rest of the file: only its first line is skipped.
+    A row whose quote never closes has consumed the rest of the file: only its first line is skipped.
     """
-    if source.read(1):  # an error within the file: the lines that the reader has consumed are the row
+    if source.read(1):  # the error is within the file
         source.seek(source.tell() - 1)
-        return base + consumed, unclosed
+        return base + consumed
     source.seek(mark)
     for _ in range(start - base):
         source.readline()
-    return start, unclosed + 1
+    return start
 
 
 def _unquoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:
