@@ -37,10 +37,12 @@ def test_arbitrary_texts_are_read_or_refused(tmp_path: Path, name: str, parts: l
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
-        ("a.csv", b'"'), ("a.csv", b'a,"b\n'), ("a.csv", b'",\n"'), ("a.tsv", b'"\t'), ("a.tsv", b'"a""\t\n'),
+        ("a.csv", b'"'), ("a.csv", b'a,"b\n'), ("a.csv", b'",\n"'), ("a.tsv", b'"\t'),
+        ("a.tsv", b'"a""\t\n'),
         ("a.jsonl", b"{}\n"), ("a.jsonl", b"[\n"), ("a.json", b"["), ("a.json", b'{"a":[]},'),
         ("a.txt", b"a\n"), ("a.txt", b"a\tb\n"), ("a.txt", b"@|;,\n"), ("a.ft", b"__label__ "),
-        ("a.txt", b"\xff"), ("a.txt", b"\xc3\xa9\xff\n"), ("a.csv", b"\r"), ("a.csv", b",\n"), ("a.csv", b"a,"),
+        ("a.txt", b"\xff"), ("a.txt", b"\xc3\xa9\xff\n"), ("a.csv", b"\r"), ("a.csv", b",\n"),
+        ("a.csv", b"a,"),
     ],
 )  # fmt: skip
 def test_time_grows_linearly_with_repeated_input(tmp_path: Path, name: str, unit: bytes) -> None:
