@@ -13,8 +13,15 @@ seeds' own scores t_s:
 The exact crossed variance is V_examples + V_seeds - V_interaction (Owen 2007, The pigeonhole bootstrap, on
 why resampling both ways counts the interaction more than once). Here
 
-    S = max(0, V_seeds - kappa V_interaction)    V = V_examples + S    d = (n - 1) max(1, V_examples / S)
+    E = max(V_examples, V_interaction)           S = max(0, V_seeds - kappa V_interaction)
+    V = E + S                                    d = (n - 1) max(1, E / S)
     interval  mean +- t(d) sqrt(V)
+
+E and S are the parts V_examples - V_interaction and V_seeds - V_interaction, neither of which can be negative,
+plus the V_interaction that they share; an estimate below zero is replaced by zero (Thompson 1962, The problem of
+negative estimates of variance components). Without this limit, V is 0 if only the interaction varies: two seeds
+that collapse to opposite classes of a balanced test set have equal scores, and their mean is 0.5 on every
+resample. With it, V = V_interaction = 0.25 / N.
 
 t(d) is Student's quantile. If the variance between seeds is large, percentiles of the plain crossed bootstrap
 have a coverage of only 0.85 to 0.88 at n = 3, for two reasons that are corrected here: they resample n seeds
@@ -228,6 +235,8 @@ def _spread(
     """V, S and d of the module's docstring; ``replicates`` (B,) are averaged over the seeds."""
     # V_examples; replicates are recomputed scores, so no division by N is needed
     examples = float(replicates.var(ddof=1))
+    # V_examples contains the interaction, so an estimate below V_interaction is too small by chance
+    examples = max(examples, sum(interaction for _, _, interaction in parts))
     added = max(0.0, sum(seeds - kappa * interaction for _, seeds, interaction in parts))
     # if the seeds add no variance, nothing is estimated from few seeds
     df = np.inf

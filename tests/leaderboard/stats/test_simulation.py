@@ -228,3 +228,26 @@ def test_intervals_of_correlations_cover(n: int, spread: float, size: int) -> No
     share = correlations(n=n, spread=spread, size=size, runs=2000)
     print(f"coverage of Pearson's correlation n={n} spread={spread} N={size}: {share:.3f}")
     assert 0.93 <= share <= 0.98
+
+
+def collapsing(*, n: int, runs: int, size: int = N) -> tuple[float, float]:
+    """Return the coverage, and the smallest width, of intervals of seeds that predict one class only.
+
+    The class of each seed and of each example is a fair coin, so the expected accuracy is 0.5. A seed has no
+    effect of its own, nor has an example: all variance is interaction.
+    """
+    random, weights, covered, narrowest = np.random.default_rng(n), Weights(resamples=300), 0, 1.0
+    for _ in range(runs):
+        gold, predicted = random.random(size) < 0.5, random.random((n, 1)) < 0.5
+        right = np.stack([gold == predicted, np.ones((n, size))], axis=-1).astype(np.float32)
+        low, high = of_row(*measured(right, weights)).interval(bounds=(0.0, 1.0))
+        covered += low <= 0.5 <= high
+        narrowest = min(narrowest, high - low)
+    return covered / runs, narrowest
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_intervals_of_collapsed_seeds_cover_and_are_never_empty(n: int) -> None:
+    share, narrowest = collapsing(n=n, runs=300)
+    assert share >= 0.93
+    assert narrowest > 0.03

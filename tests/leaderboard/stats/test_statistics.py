@@ -102,6 +102,16 @@ def test_one_example_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (row["ci_low"], row["ci_high"], row["ci_kind"]) == (None, None, "fewer than two examples")
 
 
+def test_two_seeds_with_opposite_classes_have_the_interval_of_one_random_guess_per_example() -> None:
+    """Their mean is 0.5 on every resample, and their scores are equal: only the interaction varies."""
+    gold = np.arange(100) % 2
+    low, high, kind = sample(np.stack([gold == 0, gold == 1]).astype(float)).interval()
+    # 0.5 +- 1.96 sqrt(0.25 / 100) on the arcsine scale
+    expected = np.sin(np.pi / 4 + np.array([-0.098, 0.098])) ** 2
+    assert (low, high) == (pytest.approx(expected[0], abs=2e-3), pytest.approx(expected[1], abs=2e-3))
+    assert kind == "seeds and examples"
+
+
 def test_variance_components_equal_two_way_analysis_of_variance() -> None:
     """For a mean, the bootstrap's variance components equal those of the analysis of variance."""
     random = np.random.default_rng(1)
