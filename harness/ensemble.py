@@ -26,6 +26,8 @@ from harness.errors import HarnessError
 from harness.records.parts import TaskConfig
 from harness.records.predictions import PREDICTIONS, read_predictions, write_predictions
 from harness.records.record import CONFIG, Costs, Record, read_record, results_of, write_config, write_record
+from harness.records.stored_files import check_contained
+from harness.records.trust import INSTALLED, Trust
 from harness.task import Averages, Prediction, Splits, Task, fitted_notes, fitted_part, is_unlabelled
 
 T = TypeVar("T")
@@ -50,11 +52,12 @@ class Member:
         return "/".join(self.folder.parts[-5:])
 
 
-def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
+def combine(folders: Sequence[Path], trust: Trust = INSTALLED) -> tuple[Path, Record]:
     """Average the predictions of complete cells of one task and write a record.
 
     Args:
         folders: two or more seed folders, in any order.
+        trust: the parts that stored configurations may name.
 
     Returns:
         the ensemble's folder and its record; the same members give the same folder.
@@ -64,7 +67,7 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
             examples (the message names the difference), or the task cannot be averaged.
     """
     started, begin = datetime.now(UTC), time.perf_counter()
-    members = sorted(map(read_member, folders), key=lambda m: m.title)
+    members = sorted((read_member(folder, trust) for folder in folders), key=lambda m: m.title)
     _check(members)
     task, splits = _task(members[0])
     parts = {"dev": splits.dev, "test": splits.test}
@@ -78,6 +81,7 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     scores = {s: task.score(predicted[s], parts[s]) if s in scored else {} for s in SPLITS}
     record.dev, record.test = dict(scores["dev"]), dict(scores["test"])
     folder = _folder(members, record)
+    check_contained(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, _config(members, record))
     counted = write_predictions(folder, {s: (parts[s], predicted[s]) for s in SPLITS}, task=task)
@@ -90,7 +94,7 @@ def combine(folders: Sequence[Path]) -> tuple[Path, Record]:
     return folder, record
 
 
-def read_member(folder: Path) -> Member:
+def read_member(folder: Path, trust: Trust = INSTALLED) -> Member:
     """Read a cell that can be a member.
 
     Raises:
@@ -102,15 +106,15 @@ def read_member(folder: Path) -> Member:
         raise HarnessError(f"{folder}: no record yet: the cell is running or was stopped") from None
     if record.status != "complete":
         raise HarnessError(f"{folder}: the cell is {record.status}; members must be complete")
-    config = read_config(folder)
+    config = read_config(folder, trust)
     if not isinstance(config.get("task"), Mapping):
         raise HarnessError(f"{folder / CONFIG}: the section task is missing; run the cell again")
-    if not (folder / PREDICTIONS).is_file():
-        raise HarnessError(f"{folder}: {PREDICTIONS} is missing; run the cell again")
     try:
         read_predictions(folder)
-    except (OSError, ValueError, KeyError) as e:  # pyarrow's errors are subclasses of these
-        raise HarnessError(f"{folder / PREDICTIONS}: cannot be read ({e}); run the cell again") from e
+    except FileNotFoundError:
+        raise HarnessError(f"{folder}: {PREDICTIONS} is missing; run the cell again") from None
+    except HarnessError as e:
+        raise HarnessError(f"{e}; run the cell again") from e
     return Member(folder, record, config, TaskConfig.parse(_task_section(config)))
 
 

@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.find_cells import add_results_option, find, title
+from harness.cli.find_cells import add_cell_options, find, title
+from harness.core.redaction import printable
 from harness.errors import HarnessError
+from harness.records import trust
 from harness.records.lifecycle import ARCHIVE
 from harness.sweeps.progress import score_text
 
@@ -28,7 +30,7 @@ def main(argv: list[str]) -> int:
         metavar="CELL",
         help="path, task/encoder/strategy/id[/seed-n], or the start of an id; two or more",
     )
-    add_results_option(parser)
+    add_cell_options(parser)
     args = parser.parse_args(argv)
     if len(args.cells) < 2:
         raise HarnessError("an ensemble needs at least two cells")
@@ -36,8 +38,8 @@ def main(argv: list[str]) -> int:
 
     groups = by_seed(args.cells, results=args.results)
     for folders in groups:
-        folder, record = combine(folders)
-        print(f"{title(folder.parent)}/{folder.name}: {score_text(record)}")
+        folder, record = combine(folders, trust.from_options(args))
+        print(printable(f"{title(folder.parent)}/{folder.name}: {score_text(record)}"))
     return 0
 
 

@@ -8,8 +8,10 @@ import glob
 from pathlib import Path
 
 from harness.errors import HarnessError
+from harness.records import trust
 from harness.records.lease import holder
 from harness.records.lifecycle import ARCHIVE
+from harness.records.stored_files import check_contained
 
 _LISTED = 10
 
@@ -23,6 +25,12 @@ def add_results_option(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="results folder (default: results)",
     )
+
+
+def add_cell_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that reads stored cells."""
+    add_results_option(parser)
+    trust.add_options(parser)
 
 
 def cells_parser(name: str, *, about: str, epilog: str) -> argparse.ArgumentParser:
@@ -48,8 +56,16 @@ def find(cell: str, *, results: Path, groups: bool = False) -> list[Path]:
         groups: whether a task, ``task/encoder`` or ``task/encoder/strategy`` selects all cells below it.
 
     Raises:
-        HarnessError: no cell or several cells match; the message lists similar or matching ones.
+        HarnessError: no cell or several cells match; the message lists similar or matching ones. Or a folder
+            is a link that leaves its results folder.
     """
+    folders = _find(cell, results=results, groups=groups)
+    for folder in folders:
+        check_contained(folder)
+    return folders
+
+
+def _find(cell: str, *, results: Path, groups: bool) -> list[Path]:
     for path in (Path(cell), results / cell):
         if folders := _seeds(path):
             return folders

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from harness.core.paths import conf_dir
+from harness.core.redaction import printable
 from harness.errors import HarnessError, did_you_mean
 
 ABOUT = "List the available options of each group, read from the YAML files only."
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
         if args.group is None:
             print(f"{title} ({GROUPS[title]}=...)")
         for line in lines(GROUPS[title], folders=folders):
-            print(line if args.group else f"  {line}")
+            print(printable(line if args.group else f"  {line}"))
     return 0
 
 

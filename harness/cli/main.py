@@ -5,6 +5,7 @@ The module of a subcommand is imported only when it is called.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
@@ -12,7 +13,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from harness.core.redaction import printable
 from harness.errors import HarnessError, did_you_mean
+from harness.processes import streams
 
 COMMANDS = {
     "run": ("harness.cli.run", "run one cell, or a sweep with -m (the word run is optional)"),
@@ -28,6 +31,8 @@ COMMANDS = {
     "rerun": ("harness.cli.rerun", "run cells again from their stored configuration"),
     "rm": ("harness.cli.remove", "archive cells, so that the next sweep runs them again"),
 }
+WITH_CONFIG_DIR = ("list", "pretrain", "ensemble", "leaderboard", "rerun", "show")
+"""Subcommands that take ``--config-dir``."""
 UNUSABLE_PATH = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -51,7 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Exit code: 0 done, 1 a cell failed, 2 invalid command, 130 interrupted, 141 broken pipe.
     """
+    streams.open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    with streams.tolerant("stderr", *(["stdout"] if _runs(arguments) else [])):
+        return _main(arguments)
+
+
+def _runs(arguments: list[str]) -> bool:
+    """Whether the command runs cells or pretrains: it goes on if its output cannot be written."""
+    with contextlib.suppress(HarnessError):
+        arguments = _command_first(arguments)
+    return not arguments or arguments[0] not in COMMANDS or arguments[0] in ("run", "rerun", "pretrain")
+
+
+def _main(arguments: list[str]) -> int:
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -59,20 +77,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HarnessError as e:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"harness: {e}", file=sys.stderr)
+        print(f"harness: {printable(str(e))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("harness: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # the reader of the pipe (head, less) has exited
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        streams.discard(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as e:
         if e.errno not in UNUSABLE_PATH or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"harness: {e.filename2 or e.filename or 'a file'}: {e.strerror}", file=sys.stderr)
+        if e.filename is None:
+            streams.discard(sys.stdout)
+        where = e.filename2 or e.filename or "standard output or a file"
+        print(f"harness: {printable(str(where))}: {e.strerror}", file=sys.stderr)
         return 2
 
 
@@ -107,7 +127,7 @@ def _command_first(arguments: list[str]) -> list[str]:
     options, rest = arguments[:position], arguments[position + 1 :]
     if word == "run":
         return [word, *options, *rest]
-    if word in ("list", "pretrain") and set(moved[::2]) == {"--config-dir"}:
+    if word in WITH_CONFIG_DIR and set(moved[::2]) == {"--config-dir"}:
         return [word, *rest, *moved]
     raise HarnessError(f"{' '.join(options)}: not an option of {word}; write harness {word} ...")
 

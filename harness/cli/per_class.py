@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.data.statistics import ClassCounts, load_metric
+from harness.data.statistics import ClassCounts
 from harness.errors import HarnessError
-from harness.records.predictions import PREDICTIONS, read_counts
+from harness.records.predictions import read_counts
+from harness.records.trust import INSTALLED, Trust
 
 MAX_CLASSES = 100
 
 
-def by_class(folder: Path, *, split: str = "test") -> list[str]:
+def by_class(folder: Path, *, split: str = "test", trusted: Trust = INSTALLED) -> list[str]:
     """Format the scores of each class as a table, the most frequent class first.
 
     Empty if the task has no classes; a single line with the reason if the file cannot be read.
     """
     try:
-        counts = _counts(folder, split)
-    except (OSError, ValueError, HarnessError) as e:  # the record is intact: show the rest of it
-        return [f"  by class: {PREDICTIONS} cannot be read ({e})"]
+        counts = _counts(folder, split, trusted)
+    except (ValueError, KeyError, TypeError, IndexError, HarnessError) as e:  # show the rest of the record
+        return [f"  by class: not available ({e})"]
     if not counts:
         return []
     shown = sorted(counts, key=lambda c: (-c.gold, c.name))[:MAX_CLASSES]
@@ -40,8 +41,8 @@ def _ratio(numerator: float, denominator: float) -> str:
     return f"{numerator / denominator:6.4f}" if denominator else "     -"
 
 
-def _counts(folder: Path, split: str) -> list[ClassCounts]:
+def _counts(folder: Path, split: str, trusted: Trust) -> list[ClassCounts]:
     stored = read_counts(folder, split=split)
     if stored is None or not stored.ids or not stored.metric_from_stats:
         return []
-    return load_metric(stored.metric_from_stats).per_class(stored.counts.sums(), stored.counts.names)
+    return trusted.metric(stored.metric_from_stats).per_class(stored.counts.sums(), stored.counts.names)

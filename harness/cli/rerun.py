@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.cli.find_cells import cells_parser, find, is_running
 from harness.errors import HarnessError
+from harness.records import trust
 from harness.records.lifecycle import ARCHIVE
 
 ABOUT = "Run cells again from their stored configuration; complete runs are archived first."
@@ -16,7 +17,9 @@ def main(argv: list[str]) -> int:
         about=ABOUT,
         epilog="If the sweep used relative paths, run this in the directory of the sweep.",
     )
+    trust.add_options(parser)
     args = parser.parse_args(argv)
+    trusted = trust.from_options(args)
     folders = [f for cell in args.cells for f in find(cell, results=args.results, groups=True)]
     for folder in folders:
         if ARCHIVE in folder.parts:
@@ -25,7 +28,7 @@ def main(argv: list[str]) -> int:
             raise HarnessError(f"{folder}: is running; stop its sweep first")
     from harness.config.stored import read_cell
 
-    cells = list({str(f): read_cell(f) for f in folders}.values())
+    cells = list({str(f): read_cell(f, trusted) for f in folders}.values())
     from harness.cli.run import print_summary
     from harness.sweeps.launch import rerun
     from harness.sweeps.state import SweepState

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.config.overrides import quote_text, sweep_lists
 from harness.core.paths import conf_dir
+from harness.core.redaction import printable
 from harness.errors import HarnessError
 from harness.processes.forkserver import environment
 from harness.sweeps.state import SweepState
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
         _remove_empty(state.sweep_dir)
         raise
     except CellFailed as e:
-        print(f"harness: {e}", file=sys.stderr)
+        print(f"harness: {printable(str(e))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         state.interrupted = True
@@ -146,9 +147,9 @@ def print_summary(state: SweepState) -> int:
         not_run = len(state.requested - set(state.records))
         records = [state.records[k] for k in sorted(state.records)]
         for line in progress.summary(records, already_complete=len(state.already_complete), not_run=not_run):
-            print(line)
+            print(printable(line))
         if len(state.requested) == 1 and records and records[0].status == "complete":
-            print(f"{next(iter(state.records))}: {progress.score_text(records[0])}")
+            print(printable(f"{next(iter(state.records))}: {progress.score_text(records[0])}"))
         # without --partial the leaderboard would be empty
         limited = bool(records) and all(r.partial is not None for r in records)
         partial = " --partial" if limited else ""

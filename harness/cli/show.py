@@ -6,10 +6,12 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.cli.find_cells import add_results_option, find
+from harness.cli.find_cells import add_cell_options, find
 from harness.cli.per_class import by_class
+from harness.core.redaction import printable
 from harness.data.reading.card import DataCard
 from harness.errors import HarnessError
+from harness.records import trust
 from harness.records.record import read_record
 
 ABOUT = "Print the record of a cell, and the F1 score of each class if the task has classes."
@@ -21,14 +23,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "cell", metavar="CELL", help="path, task/encoder/strategy/id[/seed-n], or the start of an id"
     )
-    add_results_option(parser)
+    add_cell_options(parser)
     args = parser.parse_args(argv)
+    trusted = trust.from_options(args)
     folders = find(args.cell, results=args.results)
-    print("\n\n".join("\n".join(describe(folder)) for folder in folders))
+    print(printable("\n\n".join("\n".join(describe(folder, trusted)) for folder in folders)))
     return 0
 
 
-def describe(folder: Path) -> list[str]:
+def describe(folder: Path, trusted: trust.Trust = trust.INSTALLED) -> list[str]:
     """Describe a record: its non-empty fields, one per line, nested ones indented; then the scores per class
     on test (on dev if there is no test split) and the files beside the record."""
     try:
@@ -42,7 +45,7 @@ def describe(folder: Path) -> list[str]:
             lines += _lines(key, value, indent=1)
     if card:
         lines += ["  data:", *(f"    {line}" for line in DataCard.from_json(card).lines())]
-    lines += by_class(folder) or by_class(folder, split="dev")
+    lines += by_class(folder, trusted=trusted) or by_class(folder, split="dev", trusted=trusted)
     files = sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     return [*lines, f"  files: {', '.join(files)}"]
 

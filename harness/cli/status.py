@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from harness.cli.find_cells import is_running
+from harness.core.redaction import printable
 from harness.errors import HarnessError
 from harness.records.lease import Holder, holder
 from harness.records.record import STATUSES, read_record
+from harness.records.stored_files import seed_folders
 
 ABOUT = "Count the cells of a results folder by status; show running cells, and failed ones with reasons."
 COUNTED = (*STATUSES, "running", "unfinished", "damaged")
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
         raise HarnessError(f"{args.results}: no such results folder")
     while True:
         report = _report(args.results)
-        output = json.dumps(report, ensure_ascii=False, indent=1) if args.json else "\n".join(text(report))
+        output = printable(json.dumps(report, indent=1) if args.json else "\n".join(text(report)))
         if args.watch and sys.stdout.isatty():
             output = f"\033[H\033[2J{output}"  # clear the screen first
         print(output, flush=True)
@@ -103,15 +103,17 @@ def collect(results: Path, *, task: str | None = None) -> StatusReport:
     groups: dict[str, Counter[str]] = {}
     failures: list[dict[str, str]] = []
     running: list[RunningCell] = []
-    for folder in seed_folders(results, task=task):
-        title = folder[len(str(results)) :].strip("/")
+    folders, refused = seed_folders(results, task=task)
+    for folder in folders:
+        title = str(folder)[len(str(results)) :].strip("/")
         status, reason = _state(folder)
         total[status] += 1
         groups.setdefault(title.rsplit("/", 2)[0], Counter())[status] += 1
         if status == "running":
-            running.append(_running_cell(title, Path(folder)))
+            running.append(_running_cell(title, folder))
         elif status in ("failed", "timeout", "damaged"):
             failures.append({"cell": title, "status": status, "reason": reason})
+    failures += [{"cell": "", "status": "refused", "reason": str(e)} for e in refused]
     return {
         "results": str(results),
         "cells": sum(total.values()),
@@ -129,26 +131,11 @@ def _running_cell(title: str, folder: Path) -> RunningCell:
     return {"cell": title, "host": owner.host, "pid": owner.pid, "since": owner.since}
 
 
-def seed_folders(results: Path, *, task: str | None = None) -> Iterator[str]:
-    """Yield the paths ``<task>/<encoder>/<strategy>/<id>/seed-<n>`` below ``results`` in order, without
-    hidden folders."""
-    level = _subfolders(str(results)) if task is None else [os.path.join(results, task)]
-    for _ in range(3):
-        level = [child for folder in level for child in _subfolders(folder)]
-    for folder in level:
-        yield from (f for f in _subfolders(folder) if os.path.basename(f).startswith("seed-"))
-
-
-def _subfolders(folder: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return sorted(e.path for e in entries if not e.name.startswith(".") and e.is_dir())
-
-
-def _state(folder: str) -> tuple[str, str]:
+def _state(folder: Path) -> tuple[str, str]:
     try:
-        record = read_record(Path(folder))
+        record = read_record(folder)
     except FileNotFoundError:
-        return ("running" if is_running(Path(folder)) else "unfinished"), ""
+        return ("running" if is_running(folder) else "unfinished"), ""
     except (HarnessError, OSError) as e:
         return "damaged", str(e)
     if record.status not in STATUSES:

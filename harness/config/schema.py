@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from harness.core.redaction import refuse_secrets
+from harness.core.redaction import refuse_secrets, refuse_stored_secrets
 from harness.core.validation import checked, number, optional, section_or_empty, setting, text
 from harness.data.windows import MAX_LENGTH
 from harness.errors import HarnessError, did_you_mean
@@ -45,6 +45,7 @@ def check(config: Mapping[str, object]) -> dict[str, object]:
     Raises:
         HarnessError: a value of the wrong type or range, or an unknown key at the top or in these sections.
     """
+    refuse_stored_secrets(config)
     for key in config:
         if key not in TOP_LEVEL:
             raise HarnessError(f"{key}: unknown key, {did_you_mean(str(key), sorted(TOP_LEVEL))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -37,20 +37,41 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``, for a writer that needs a path.
 
     At the end of the block the file is flushed to disk and renamed to ``path``, so that readers see the old
-    file or the complete new one. If the block raises, the temporary file is deleted.
+    file or the complete new one; a link at ``path`` is replaced, not followed. If the block raises, the
+    temporary file is deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+    os.close(create_new(temporary))
     try:
         yield temporary
         fsync(temporary)
-        temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def create_new(path: Path, flags: int = os.O_EXCL) -> int:
+    """Create a file for writing, with the permissions that the process's umask leaves.
+
+    Args:
+        path: where; a link is never followed.
+        flags: further flags of ``os.open``; by default an existing file is an error.
+
+    Returns:
+        its file descriptor.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o666)
+
+
+def remove_outward_links(folder: Path) -> None:
+    """Delete the links in a folder and its subfolders that lead out of it: writing would follow them."""
+    inside = Path(os.path.realpath(folder))
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+                path.unlink()
 
 
 def write_atomic(path: Path, data: bytes) -> None:

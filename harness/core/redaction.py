@@ -1,15 +1,41 @@
-"""Keep secrets out of configurations, and secrets and paths out of published ones."""
+"""Keep secrets out of configurations, secrets and paths out of published ones, and control sequences out of
+terminals."""
 
 from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from harness.errors import HarnessError
 
 SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+_NAMES_A_SECRET = re.compile(r"(api_?key|access_?key|token|secret|passw(or)?d|credentials?)$", re.IGNORECASE)
+_INTERPOLATED = re.compile(r"oc\.env\s*:\s*['\"]?([A-Za-z_]\w*)")
+_ENVIRONMENT = ("hydra.job.env_set", "hydra.job.env_copy")
+_PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 _LOOKS_LIKE_A_KEY = re.compile(r"[0-9a-f]{40}|wandb_v\d+_\S+", re.IGNORECASE)
+
+
+_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
+"""Characters that reorder the text around them, and line separators."""
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would execute: control characters other than line breaks and tabs, lone
+    surrogates, and characters that reorder text."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or not _is_control(c) else _escaped(c) for c in text)
+
+
+def _is_control(c: str) -> bool:
+    return unicodedata.category(c) in ("Cc", "Cs") or c in _BIDI
+
+
+def _escaped(c: str) -> str:
+    return f"\\x{ord(c):02x}" if ord(c) < 0x100 else f"\\u{ord(c):04x}"
 
 
 def shown_config(config: Mapping[str, object]) -> dict[str, object]:
@@ -39,19 +65,46 @@ def _is_place(key: str, value: object) -> bool:
 
 
 def refuse_secrets(arguments: Sequence[str]) -> None:
-    """Refuse arguments that would write a secret into the stored configuration.
+    """Refuse arguments ``key=value`` that would write a secret into a stored configuration.
 
     Raises:
         HarnessError: names the key, never the value.
     """
-    api_key = os.environ.get("WANDB_API_KEY", "")
+    secrets = _secrets_of_environment()
     for argument in arguments:
         key, sign, value = argument.lstrip("+~").partition("=")
-        in_logger = sign and key.startswith("logger.")
-        if in_logger and (SECRET.search(key) or _LOOKS_LIKE_A_KEY.search(value)):
+        if _PASSWORD_IN_URL.search(value):
+            raise HarnessError(
+                f"{key}: do not put a password into a URL, since configurations are stored with every cell; "
+                "put it into ~/.netrc"
+            )
+        in_logger = key.startswith("logger.") and (SECRET.search(key) or _LOOKS_LIKE_A_KEY.search(value))
+        # the whole section may be given as one mapping
+        in_environment = key.startswith(_ENVIRONMENT) and SECRET.search(argument)
+        interpolated = any(_NAMES_A_SECRET.search(name) for name in _INTERPOLATED.findall(value))
+        if sign and (in_logger or in_environment or interpolated):
             refuse_secret(key)
-        if len(api_key) > 8 and api_key in argument:
+        if any(secret in argument for secret in secrets):
             refuse_secret(key)
+
+
+def refuse_stored_secrets(config: Mapping[str, object], prefix: str = "") -> None:
+    """Refuse a composed configuration, before its interpolations are resolved, that contains a secret.
+
+    Raises:
+        HarnessError: names the key, never the value.
+    """
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            refuse_stored_secrets(value, f"{key}.")
+        elif value is not None:
+            refuse_secrets([f"{key}={value}"])
+
+
+def _secrets_of_environment() -> list[str]:
+    """Values of environment variables with the name of a secret; short ones may occur by chance."""
+    return [v for name, v in os.environ.items() if _NAMES_A_SECRET.search(name) and len(v) > 15]
 
 
 def refuse_secret(key: str) -> None:

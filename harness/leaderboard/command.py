@@ -32,6 +32,7 @@ from harness.leaderboard.table import board
 from harness.leaderboard.views import comparisons, cost
 from harness.leaderboard.views import published as papers
 from harness.leaderboard.views.view import View
+from harness.records import trust
 
 FORMATS = ("terminal", "md", "csv", "json", "latex", "html")
 BY_SUFFIX = {
@@ -64,7 +65,7 @@ def main(argv: list[str]) -> int:
         skipped=options.skipped == "show",
         train_size=options.train_size,
     )
-    samples = Samples(results.configs)
+    samples = Samples(results.configs, trust=trust.from_options(options))
     _add_statistics(tables, samples, options)
     if form == "html" or options.wandb:
         report = _report(tables, samples, options, budget)
@@ -257,6 +258,7 @@ def _parser() -> argparse.ArgumentParser:
         help="publish tables, plots and the report to Weights & Biases, [ENTITY/]PROJECT; offline: write the "
         "files to the folder --output",
     )
+    trust.add_options(parser)
     _add_selection(parser)
     _add_views(parser)
     return parser

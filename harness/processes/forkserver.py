@@ -10,6 +10,7 @@ from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import get_temp_dir
 from types import FrameType
+from typing import Any
 
 from harness.processes.leftovers import SOCKETS
 
@@ -20,6 +21,9 @@ SERVER_ENVIRONMENT = {
     # spinning threads made training five times slower (measured) when other processes use the same cores
     "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
 }
+
+
+_server: Any = vars(forkserver)["_forkserver"]
 
 
 def start_server(preload: Sequence[str]) -> None:
@@ -38,6 +42,33 @@ def start_server(preload: Sequence[str]) -> None:
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
+
+
+def server_pid() -> int | None:
+    """Return the process id of the server; None if it was never started."""
+    pid: int | None = getattr(_server, "_forkserver_pid", None)
+    return pid
+
+
+def kill_server() -> None:
+    """Kill the server. A process that waits for it in ``Process.start`` gets an EOFError."""
+    pid = server_pid()
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def discard_server() -> None:
+    """Kill the server and wait for its end, so that the next start is of a new one.
+
+    A killed process closes its sockets before its parent can see its end. In between,
+    ``ensure_running`` takes the server for alive, and connecting to it fails.
+    """
+    kill_server()
+    pid = server_pid()
+    if pid is not None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # reaped by ensure_running
 
 
 @contextlib.contextmanager

@@ -17,7 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.errors import describe_error
+from harness.core.files import create_new
+from harness.core.redaction import printable
+from harness.errors import HarnessError, describe_error
 from harness.records.cell import Cell
 from harness.records.record import LOG
 
@@ -31,6 +33,8 @@ DISTRIBUTED = (
 )  # fmt: skip
 """Variables set by process launchers such as torchrun; removed, because a cell is not one of their ranks."""
 EVENT_SECONDS = 0.1
+REFUSED = "harness: "
+"""Prefix of the line of a log with an error that the user can fix."""
 forkable = False
 """True in a worker process: it has no threads or CUDA state yet that would make a fork unsafe."""
 
@@ -86,7 +90,7 @@ def main(pipe: Connection, spec: WorkerSpec) -> None:
         load_function(spec.runner)(spec.cell, EventReporter(pipe))
     except BaseException as error:
         with contextlib.suppress(OSError):  # even if the disk is full, the driver must get the error
-            traceback.print_exc()
+            print(log_text(error), file=sys.stderr)
         with contextlib.suppress(OSError):
             pipe.send(("error", describe_error(error)))
         sys.exit(1)
@@ -96,6 +100,14 @@ def main(pipe: Connection, spec: WorkerSpec) -> None:
                 stream.flush()
     with contextlib.suppress(OSError):
         pipe.send(("done", None))
+
+
+def log_text(error: BaseException) -> str:
+    """Return what the cell's log says about an error: one line for an error that the user can fix, else the
+    traceback; control characters are escaped."""
+    if isinstance(error, HarnessError) and os.environ.get("HYDRA_FULL_ERROR") != "1":
+        return printable(f"{REFUSED}{error}")
+    return printable("".join(traceback.format_exception(error)).rstrip())
 
 
 def load_function(dotted: str) -> Callable[..., Any]:
@@ -115,9 +127,11 @@ def _start_session() -> None:
 
 
 def _redirect_output(log: Path) -> None:
+    """Send both streams to a new file."""
     sys.stdout.flush()
     sys.stderr.flush()
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    log.unlink(missing_ok=True)  # it may be a link
+    target = create_new(log, os.O_EXCL | os.O_APPEND)
     os.dup2(target, 1)
     os.dup2(target, 2)
     os.close(target)

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from pathlib import Path
 LEASE = ".lease"
 BEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
+_PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -91,7 +93,7 @@ class Leases:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / LEASE
         for _ in range(10):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = _open(path)
             if not _locked(file, shared=False):
                 os.close(file)
                 return None
@@ -134,7 +136,7 @@ def holder(folder: Path) -> Holder | None:
     single look cannot wait for a heartbeat.
     """
     try:
-        file = os.open(folder / LEASE, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(folder / LEASE, os.O_RDONLY | _PLAIN)
     except OSError:
         return None
     try:
@@ -145,6 +147,20 @@ def holder(folder: Path) -> Holder | None:
         return owner if owner is not None and owner.host != socket.gethostname() and young else None
     finally:
         os.close(file)
+
+
+def _open(path: Path) -> int:
+    """Open or create the file of a lease for writing.
+
+    Raises:
+        OSError: it cannot be opened, or is a link or not a regular file.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o666)
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(file)
+        raise OSError(errno.EINVAL, "not a regular file of its own; remove it", str(path))
+    return file
 
 
 def _locked(file: int, *, shared: bool) -> bool:

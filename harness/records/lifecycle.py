@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.core.files import remove_temporary, tail, utc_now
+from harness.core.files import remove_outward_links, remove_temporary, tail, utc_now
 from harness.errors import HarnessError, NewerSchema
 from harness.records.cell import Cell
 from harness.records.lease import LEASE
@@ -66,20 +66,34 @@ def archive_previous(cell: Cell, record: Record | None) -> None:
 
     Raises:
         OSError: a file cannot be moved or removed.
+        HarnessError: the archive is a link.
     """
     remove_temporary(cell.folder)
+    remove_outward_links(cell.folder)
     if record is None:
         return
     if record.status != "complete":
         (cell.folder / RECORD).unlink(missing_ok=True)
         return
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
-    target = cell.results_dir / ARCHIVE / stamp / cell.folder.relative_to(cell.results_dir)
+    target = archive_folder(cell.results_dir) / stamp / cell.folder.relative_to(cell.results_dir)
     target.mkdir(parents=True, exist_ok=True)
     # the record first: if only half of the files are moved, the cell must not look complete
     for path in sorted(cell.folder.iterdir(), key=lambda p: p.name != RECORD):
         if path.name != LEASE:
             path.rename(target / path.name)
+
+
+def archive_folder(results_dir: Path) -> Path:
+    """Return the archive of a results folder, which need not exist.
+
+    Raises:
+        HarnessError: it is a link.
+    """
+    folder = results_dir / ARCHIVE
+    if folder.is_symlink():
+        raise HarnessError(f"{folder}: a link; remove it")
+    return folder
 
 
 def skipped(cell: Cell) -> Record:
@@ -125,7 +139,7 @@ def write_record_or_warn(cell: Cell, record: Record, *, warn: Callable[[str], No
         if not (cell.folder / CONFIG).exists():
             write_config(cell.folder, cell.resolved)
         write_record(cell.folder, record)
-    except OSError as e:
+    except (OSError, HarnessError) as e:
         warn(f"{cell.title}: its record cannot be written ({e})")
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.core.files import atomic_path
 from harness.data.statistics import ExampleStats, load_metric, union
 from harness.data.text import Example
+from harness.errors import HarnessError
+from harness.records.stored_files import cell_file, check_contained, parse_json
 from harness.task import HasExampleStats, Prediction, Task, is_unlabelled
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 PREDICTIONS = "predictions.parquet"
+SCHEMA_COLUMNS = ("split", "id", "gold", "prediction", "scores", "extra", "tags", "counts")
 COUNTS, NAMES, METRIC = "counts", b"counts", b"metric_from_stats"
 """Name of the column of counts; metadata keys of the names of the counts (JSON) and of the dotted path of the
 :class:`harness.data.statistics.MetricFromStats` that computes scores from them."""
@@ -57,6 +65,7 @@ def write_predictions(folder: Path, splits: PredictedSplits, *, task: Task | Non
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    check_contained(folder)
     columns: dict[str, list[object]] = {
         k: [] for k in ("split", "id", "gold", "prediction", "scores", "extra", "tags")
     }
@@ -125,16 +134,52 @@ def _text(value: str) -> str:
 
 
 def read_predictions(folder: Path, *, split: str = "test") -> list[StoredRow]:
-    """Return the rows of one split as dicts, with JSON columns decoded and without the counts."""
+    """Return the rows of one split as dicts, with JSON columns decoded and without the counts.
+
+    Raises:
+        FileNotFoundError: there is no file.
+        HarnessError: the file is damaged.
+    """
+    table = read_columns(folder, [s for s in SCHEMA_COLUMNS if s != COUNTS])
+    try:
+        rows: list[StoredRow] = [row for row in table.to_pylist() if row["split"] == split]
+        for row in rows:
+            for column in ("gold", "prediction", "extra"):
+                row[column] = parse_json(row[column])
+    except (ValueError, TypeError) as e:
+        raise damaged(folder, e) from e
+    return rows
+
+
+def read_columns(folder: Path, names: Sequence[str]) -> pa.Table:
+    """Read columns of the file; those with the example's split and id are texts.
+
+    Raises:
+        FileNotFoundError: there is no file.
+        HarnessError: the file is damaged, or a column is missing.
+    """
     import pyarrow.parquet as pq
 
-    columns = [c for c in pq.read_schema(folder / PREDICTIONS).names if c != COUNTS]
-    table = pq.read_table(folder / PREDICTIONS, columns=columns, filters=[("split", "=", split)])
-    rows: list[StoredRow] = table.to_pylist()
-    for row in rows:
-        for column in ("gold", "prediction", "extra"):
-            row[column] = json.loads(row[column])
-    return rows
+    path = cell_file(folder, PREDICTIONS)
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            missing = [name for name in names if name not in file.schema_arrow.names]
+            if missing:
+                raise ValueError(f"no column {', '.join(missing)}")
+            table = file.read(columns=list(names), use_threads=False).combine_chunks()
+        for name in ("split", "id"):
+            if name in names and not all(isinstance(v, str) for v in table[name].to_pylist()):
+                raise ValueError(f"a value of the column {name} is not text")
+        return table.replace_schema_metadata(file.schema_arrow.metadata)
+    except (OSError, ValueError, TypeError) as e:  # pyarrow's errors are subclasses of these
+        raise damaged(folder, e) from e
+
+
+def damaged(folder: Path, why: object) -> HarnessError:
+    """Return the error for a file of predictions that cannot be used."""
+    return HarnessError(f"{folder / PREDICTIONS}: cannot be read ({' '.join(str(why).split())[:300]})")
 
 
 def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> StoredCounts | None:
@@ -143,27 +188,45 @@ def read_counts(folder: Path, *, split: str = "test", tags: bool = False) -> Sto
     Only these columns are read.
 
     Raises:
-        OSError, ValueError: the file is damaged (pyarrow's ``ArrowInvalid`` is a ValueError).
+        HarnessError: the file is damaged.
     """
     import pyarrow.parquet as pq
 
-    path = folder / PREDICTIONS
+    path = cell_file(folder, PREDICTIONS)
     if not path.is_file():
         return None
-    with pq.ParquetFile(path, memory_map=True) as file:
-        metadata = file.schema_arrow.metadata or {}
-        if COUNTS not in file.schema_arrow.names or NAMES not in metadata:
+    try:
+        schema = pq.read_schema(path)
+        metadata = schema.metadata or {}
+        if COUNTS not in schema.names or NAMES not in metadata:
             return None
-        columns = ["split", "id", COUNTS, *(["tags"] if tags else [])]
-        table = file.read(columns=columns, use_threads=False).combine_chunks()
-    names = tuple(json.loads(metadata[NAMES]))
-    rows = np.flatnonzero(np.asarray(table["split"].to_pylist(), dtype=object) == split)
-    flat = table[COUNTS].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    ids = table["id"].to_pylist()
-    all_tags = table["tags"].to_pylist() if tags else []
-    return StoredCounts(
-        [ids[i] for i in rows],
-        ExampleStats(names, flat.reshape(-1, len(names))[rows]),
-        [all_tags[i] or [] for i in rows] if tags else [],
-        metadata.get(METRIC, b"").decode(),
-    )
+        table = read_columns(folder, ["split", "id", COUNTS, *(["tags"] if tags else [])])
+        names = _names(metadata[NAMES])
+        values = _values(table[COUNTS].combine_chunks(), len(names))
+        rows = np.flatnonzero(np.asarray(table["split"].to_pylist(), dtype=object) == split)
+        ids, all_tags = table["id"].to_pylist(), table["tags"].to_pylist() if tags else []
+        return StoredCounts(
+            [ids[i] for i in rows],
+            ExampleStats(names, values[rows]),
+            [[str(tag) for tag in all_tags[i] or []] for i in rows] if tags else [],
+            metadata.get(METRIC, b"").decode(),
+        )
+    except (OSError, ValueError, TypeError, AttributeError) as e:
+        raise damaged(folder, e) from e
+
+
+def _names(data: bytes) -> tuple[str, ...]:
+    names = parse_json(data)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("the names of the counts are not a list of texts")
+    if len(set(names)) < len(names):
+        raise ValueError("two counts have the same name")
+    return tuple(names)
+
+
+def _values(lists: pa.ListArray, n: int) -> np.ndarray:
+    """The counts (N, n) of a column of lists."""
+    if lists.null_count or set(lists.value_lengths().unique().to_pylist()) - {n}:
+        raise ValueError(f"not {n} counts for each example")
+    flat = lists.flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat, dtype=np.float64).reshape(len(lists), n)

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from harness.core.files import write_atomic
+from harness.records.stored_files import cell_file, check_contained, parse_json, read_bytes, seed_folders
 
 try:
     from yaml import CSafeDumper as _Dumper
@@ -149,7 +150,12 @@ class Record:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write ``record.json`` atomically: readers see the old file or the complete new one."""
+    """Write ``record.json`` atomically: readers see the old file or the complete new one.
+
+    Raises:
+        HarnessError: the folder is a link that leaves the results folder.
+    """
+    check_contained(folder)
     text = json.dumps(_finite(asdict(record)), ensure_ascii=False, indent=1, allow_nan=False)
     write_atomic(folder / RECORD, text.encode("utf-8", "backslashreplace"))
 
@@ -160,7 +166,12 @@ def results_of(folder: Path) -> Path:
 
 
 def write_config(folder: Path, config: Mapping[str, object]) -> None:
-    """Write the resolved configuration: ``config.yaml`` for readers, ``config.json`` for programs."""
+    """Write the resolved configuration: ``config.yaml`` for readers, ``config.json`` for programs.
+
+    Raises:
+        HarnessError: the folder is a link that leaves the results folder.
+    """
+    check_contained(folder)
     text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     write_atomic(folder / CONFIG, text.encode())
     data = json.dumps(dict(config), ensure_ascii=False, indent=1)
@@ -174,10 +185,12 @@ def read_record(folder: Path) -> Record:
         FileNotFoundError: the cell has none.
         HarnessError: the file is damaged or from a newer schema; the message names it.
     """
-    path = folder / RECORD
-    raw = path.read_bytes()
+    path = cell_file(folder, RECORD)
+    raw = read_bytes(path)
     try:
-        data = json.loads(raw)
+        data = parse_json(raw)
+        if not isinstance(data, dict):
+            raise TypeError("expected an object")
         if data["schema"] > SCHEMA:
             raise NewerSchema(
                 f"{path}: schema {data['schema']} is newer than this version supports ({SCHEMA})"
@@ -186,7 +199,7 @@ def read_record(folder: Path) -> Record:
         return Record(**_typed(Record, data))
     except (ValueError, KeyError, TypeError) as e:
         raise HarnessError(
-            f"{path}: not a record ({e}); `harness rm` archives the cell so that it can run again"
+            f"{path}: not a record ({str(e)[:300]}); `harness rm` archives the cell so that it can run again"
         ) from e
 
 
@@ -240,18 +253,26 @@ def _typed(schema: type, values: object) -> dict[str, Any]:
     return out
 
 
-def iter_records(results: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
-    """Yield the folder and record of each cell below ``results``, in path order; a HarnessError if
-    damaged."""
-    for path in sorted(results.glob(f"*/*/*/*/seed-*/{RECORD}")):
+def iter_records(results: Path, *, task: str | None = None) -> Iterator[tuple[Path, Record | HarnessError]]:
+    """Yield the folder and record of each cell below ``results``, in path order; a HarnessError if it is
+    damaged, or if the folder is a link that leaves the results folder.
+
+    Args:
+        results: results folder; nothing is yielded if it does not exist.
+        task: only cells of this task.
+    """
+    folders, refused = seed_folders(results, task=task) if results.is_dir() else ([], [])
+    for error in refused:
+        yield results, error
+    for folder in folders:
         try:
-            yield path.parent, read_record(path.parent)
+            yield folder, read_record(folder)
         except HarnessError as e:
-            yield path.parent, e
-        except FileNotFoundError:  # removed by another process meanwhile
+            yield folder, e
+        except (FileNotFoundError, NotADirectoryError):  # unfinished, or removed by another process
             continue
         except OSError as e:
-            yield path.parent, HarnessError(f"{path}: cannot be read ({e.strerror or e})")
+            yield folder, HarnessError(f"{folder / RECORD}: cannot be read ({e.strerror or e})")
 
 
 def _finite(value: object) -> object:

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.core.fingerprint import data_fingerprint
+from harness.core.redaction import printable
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import hardware_problems
@@ -183,4 +184,4 @@ def data_report(name: str, splits: Splits) -> Iterator[str]:
 
 def warn(text: str) -> None:
     """Print to standard error."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from harness.config.composer import Composer, given_overrides, job_values, refuse_merged
+from harness.core.redaction import printable, refuse_stored_secrets
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import DeviceSlot, cpu_share, make_slots
@@ -37,6 +38,25 @@ if TYPE_CHECKING:
 RUNNER = "harness.training.run:run_cell"
 Connect = Callable[[Sequence[Cell]], AnyEngine]
 """Connects to a cluster that runs these cells."""
+
+
+SWEEPS = ".sweeps"
+"""Folder of Hydra's own files in a results folder."""
+
+
+def refuse_unresolved(config: DictConfig) -> None:
+    """Refuse secrets in a composed configuration and their interpolations, which are not resolved here.
+
+    Raises:
+        HarnessError: names the key, never the value.
+    """
+    from omegaconf import OmegaConf
+
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    own = {str(k): v for k, v in plain.items() if k != "hydra"}
+    job = (plain.get("hydra") or {}).get("job") or {}
+    refuse_stored_secrets({**own, "hydra": {"job": {"env_set": job.get("env_set")}}})
 
 
 class CellFailed(Exception):
@@ -63,7 +83,10 @@ class SweepTask:
 
 def before_sweep(config: DictConfig, state: SweepState | None) -> None:
     """Reject an unusable results folder before Hydra creates the folder of the sweep."""
-    check_writable(str(config.results_dir))
+    root = check_writable(str(config.results_dir))
+    if (root / SWEEPS).is_symlink():
+        raise HarnessError(f"{root / SWEEPS}: a link; remove it")
+    refuse_unresolved(config)
     if state is not None:
         state.sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
         state.sweep_name = sweep_name(config)
@@ -137,6 +160,7 @@ def run_job(config: DictConfig, *, state: SweepState | None = None) -> float | N
 
     register()
     try:
+        refuse_unresolved(config)
         refuse_merged(config)
         cell = prepare(job_values(config), given=given_overrides(), state=state)
         launched = join_nodes(cell, runner=RUNNER)
@@ -238,7 +262,7 @@ def _is_dry_run(cells: Sequence[Cell]) -> bool:
 
 
 def _print_plan(cells: Sequence[Cell], plan: SweepPlan, *, slots: int) -> None:
-    print("\n".join(describe(cells, plan, slots=slots)))
+    print(printable("\n".join(describe(cells, plan, slots=slots))))
 
 
 class _PoolOptions(TypedDict):

@@ -7,6 +7,7 @@ receives their messages, enforces limits and collects them. The driver process s
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -17,7 +18,13 @@ from multiprocessing.process import BaseProcess
 
 from harness.core.files import remove_temporary, utc_now
 from harness.errors import HarnessError
-from harness.processes.forkserver import kill_group, memory_of, start_server
+from harness.processes.forkserver import (
+    discard_server,
+    kill_group,
+    kill_server,
+    memory_of,
+    start_server,
+)
 from harness.processes.slots import DeviceSlot
 from harness.processes.worker import WorkerSpec
 from harness.processes.worker import main as worker_main
@@ -31,6 +38,7 @@ from harness.records.lifecycle import (
     write_record_or_warn,
 )
 from harness.records.record import Record
+from harness.records.stored_files import LeavesResults, check_contained
 from harness.sweeps.base_pool import BasePool
 
 PRELOAD = ("harness.processes.preload",)
@@ -38,6 +46,14 @@ TICK_SECONDS = 0.1
 RETRY_LEASE_SECONDS = 1.0
 MEMORY_SECONDS = 0.5
 EXIT_SECONDS = 30.0
+START_SECONDS = 180.0
+"""Maximum time for the server to import its modules and to fork a worker."""
+MAX_STARTS = 8
+"""Starts of the server for one worker."""
+
+
+class StoppedWhileStarting(Exception):
+    """A signal arrived before a worker had started."""
 
 
 @dataclass(slots=True)
@@ -76,6 +92,7 @@ class LocalPool(BasePool):
     _leases: Leases = field(default_factory=Leases)
     _noted_lease: bool = False
     _memory_checked: float = 0.0
+    _starting: bool = False
 
     def _begin(self, cells: Sequence[Cell]) -> None:
         self._ready, self._locked = deque(cells), deque()
@@ -100,8 +117,10 @@ class LocalPool(BasePool):
                         self._locked.append((time.monotonic() + RETRY_LEASE_SECONDS, cell))
                     elif self._start(cell, slot=slot, lease=lease):
                         break
-                except OSError as e:
-                    reason = f"{cell.folder}: cannot be written ({e.strerror or e})"
+                except (OSError, LeavesResults) as e:
+                    reason = str(e)
+                    if isinstance(e, OSError):
+                        reason = f"{e.filename or cell.folder}: cannot be written ({e.strerror or e})"
                     self._finish(cell, failure(cell, status="failed", reason=reason))
 
     def _next_cell(self) -> Cell | None:
@@ -113,6 +132,7 @@ class LocalPool(BasePool):
         return None
 
     def _take_lease(self, cell: Cell) -> Lease | None:
+        check_contained(cell.folder)
         lease = self._leases.take(cell.folder)
         if lease is None and not self._noted_lease:
             self.display.note(f"{cell.title} is being run by another sweep; it is checked again at the end")
@@ -120,7 +140,7 @@ class LocalPool(BasePool):
         return lease
 
     def _start(self, cell: Cell, *, slot: DeviceSlot, lease: Lease) -> bool:
-        """Start a worker; False if another sweep has completed the cell in the meantime."""
+        """Start a worker; False if another sweep has completed the cell in the meantime, or a signal came."""
         try:
             record = load_record_or_none(cell)
             if (
@@ -133,6 +153,9 @@ class LocalPool(BasePool):
                 return False
             archive_previous(cell, record)
             process, pipe = self._fork(self._worker_spec(cell, slot))
+        except StoppedWhileStarting:
+            lease.release()
+            return False
         except BaseException:
             lease.release()
             raise
@@ -156,23 +179,58 @@ class LocalPool(BasePool):
         )
 
     def _fork(self, spec: WorkerSpec) -> tuple[BaseProcess, Connection]:
+        """Fork a worker; a server that was killed, or that does not answer, is started again.
+
+        Raises:
+            HarnessError: no process can be started.
+            StoppedWhileStarting: a signal asked to stop.
+        """
+        reason = ""
+        for _ in range(MAX_STARTS):
+            if self._stops_start():
+                raise StoppedWhileStarting
+            try:
+                return self._fork_once(spec)
+            except (OSError, EOFError, RuntimeError) as e:
+                reason = str(e) or type(e).__name__
+                discard_server()
+        raise HarnessError(
+            f"cannot start a process for {spec.cell.title}: the server that forks the workers ended "
+            f"{MAX_STARTS} times ({reason}); check the memory and the limit of processes (ulimit -u)"
+        )
+
+    def _fork_once(self, spec: WorkerSpec) -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("forkserver")
-        for last in (False, True):
+        self._starting = True
+        # the server answers when it has imported its modules; one that hangs is killed
+        watchdog = threading.Timer(START_SECONDS, kill_server)
+        watchdog.daemon = True
+        driver_end = worker_end = None
+        try:
+            watchdog.start()
             start_server(self.preload)
             driver_end, worker_end = context.Pipe(duplex=True)
             process = context.Process(target=worker_main, args=(worker_end, spec), daemon=False)
-            try:
-                process.start()
-            except (OSError, EOFError) as e:
+            process.start()
+        except BaseException:
+            if driver_end is not None:
                 driver_end.close()
-                # if the server was killed, it is restarted once
-                if last:
-                    raise HarnessError(f"cannot start a process for {spec.cell.title}: {e!r}") from e
-                continue
-            finally:
+            raise
+        finally:
+            self._starting = False
+            watchdog.cancel()
+            if worker_end is not None:
                 worker_end.close()
-            return process, driver_end
-        raise AssertionError
+        return process, driver_end
+
+    def _stops_start(self) -> bool:
+        """Whether a worker that has not started is given up: nothing runs that the first Ctrl-C waits for."""
+        return self.interrupts > 1 or (self.interrupts > 0 and not self._running)
+
+    def _interrupted(self, weight: int) -> None:
+        BasePool._interrupted(self, weight)
+        if self._starting and self._stops_start():
+            kill_server()
 
     def _wait_for_messages(self) -> None:
         """Wait for messages or exits, at most one tick, and receive all messages."""

@@ -16,7 +16,9 @@ from rich.text import Text
 
 from harness.core.events import WARNING
 from harness.core.files import tail
+from harness.core.redaction import printable
 from harness.processes.slots import DeviceSlot
+from harness.processes.worker import REFUSED
 from harness.records.cell import Cell
 from harness.records.record import LOG, Record
 
@@ -116,7 +118,7 @@ class PlainDisplay:
             self.note(f"[{position}/{self.counts.total}] {cell.title}  {scores}  {duration(seconds)}")
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def tick(self) -> None:
         """No-op."""
@@ -178,7 +180,7 @@ class LiveDisplay(PlainDisplay):
         )
 
     def note(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
         now = time.monotonic()
@@ -216,7 +218,7 @@ def event_text(event: Mapping[str, object]) -> str:
         parts.append(f"dev {score:.4f}")
     if event.get("message"):
         parts.append(str(event["message"]))
-    return "  ".join(p for p in parts if p)
+    return printable("  ".join(p for p in parts if p))
 
 
 def _number(event: Mapping[str, object], key: str) -> float | None:
@@ -238,8 +240,11 @@ def failure_lines(cell: Cell, record: Record) -> str:
     """Format a failure: the cell, the reason, the end of its log and the log's path."""
     reason = record.reason.strip().splitlines() or ["no reason given"]
     word = "TIMEOUT" if record.status == "timeout" else "FAILED"
+    end = tail(cell.folder / LOG, 5 + len(reason))
+    if any(line.startswith(f"{REFUSED}{reason[0]}"[:300]) for line in end):
+        end = []  # an error that the user can fix: its sentence says what to do
     # the log usually ends with the reason: do not repeat those lines
-    log = [line for line in tail(cell.folder / LOG, 5 + len(reason)) if not _is_in_reason(line, reason)][-5:]
+    log = [line for line in end if not _is_in_reason(line, reason)][-5:]
     lines = [*(f"    {r}" for r in reason[:8]), *(f"    | {line}" for line in log)]
     return "\n".join([f"{word}  {cell.title}", *lines, f"    {cell.folder / LOG}"])
 

@@ -62,7 +62,7 @@ def with_act(cell: Cell, act: str) -> Cell:
     return replace(cell, resolved={**cell.resolved, "act": act})
 
 
-def prepare(config: dict[str, Any], *, overrides: Any = ()) -> Cell:
+def prepare(config: dict[str, Any], *, overrides: Any = (), **_: object) -> Cell:
     """Replace harness.config.resolve.prepare: the learning rate is the cell's name, the encoder's path its
     act."""
     rate = str(config["optimizer"]["lr"])

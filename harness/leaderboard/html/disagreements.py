@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data.statistics import load_metric
 from harness.errors import HarnessError
 from harness.leaderboard.html.schema import DisagreeingPair, Disagreements, ExampleData
 from harness.leaderboard.stats.comparisons import Samples
 from harness.leaderboard.table.board import TaskTable
 from harness.leaderboard.table.rows import BoardRow
-from harness.records.predictions import PREDICTIONS
+from harness.records.predictions import PREDICTIONS, read_columns
 from harness.records.record import Record
 
 MAX_ROWS, MAX_EXAMPLES = 8, 20
@@ -74,23 +73,20 @@ def _read(row: BoardRow, samples: Samples) -> SeedPredictions | None:
         if folder is not None and (folder / PREDICTIONS).is_file():
             try:
                 return _load(folder, record, samples)
-            except (OSError, ValueError, KeyError, HarnessError):
+            except (OSError, ValueError, KeyError, TypeError, IndexError, HarnessError):
                 return None
     return None
 
 
 def _load(folder: Path, record: Record, samples: Samples) -> SeedPredictions:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(folder / PREDICTIONS, memory_map=True) as file:
-        table = file.read(columns=list(COLUMNS), use_threads=False)
+    table = read_columns(folder, COLUMNS)
     columns = {name: table[name].to_pylist() for name in COLUMNS}
     test = [i for i, split in enumerate(columns.pop("split")) if split == "test"]
     ids, gold, predictions, tags = ([columns[name][i] for i in test] for name in COLUMNS[1:])
     right = np.array([g == p for g, p in zip(gold, predictions, strict=True)])
     stored = samples.stored(record)
     if not isinstance(stored, str) and stored.ids == ids:
-        from_stats = load_metric(record.metric_from_stats)
+        from_stats = samples.trust.metric(record.metric_from_stats)
         correct = from_stats.correct(stored.counts.values, stored.counts.names)
         right = right if correct is None else correct
     return SeedPredictions(ids, gold, predictions, [t or [] for t in tags], right, record.seed)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 
+from harness.core.redaction import printable
 from harness.leaderboard.stats.comparisons import BOTH, EXAMPLES_ONLY
 from harness.leaderboard.table.board import TaskTable
 from harness.leaderboard.table.rows import BoardRow
@@ -17,11 +17,10 @@ FAILED_OR_SKIPPED, TRAIN_SECONDS = "failed or skipped", "training (s)"
 
 
 def clean(text: str) -> str:
-    """The text on one line without control characters, safe for a terminal."""
+    """The text on one line with control characters escaped, safe for a terminal."""
     if text.isprintable():  # fast path: most names are, and checking every character is slow
         return text
-    text = text.replace("\r\n", " ").translate(dict.fromkeys(map(ord, "\n\r\t"), " "))
-    return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cs"))
+    return printable(text.replace("\r\n", " ").translate(dict.fromkeys(map(ord, "\n\r\t"), " ")))
 
 
 def score_text(row: BoardRow) -> str:

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.leaderboard.render.columns import clean
 from harness.leaderboard.table.board import Board, TaskTable
-from harness.leaderboard.table.rows import BoardRow, headline
+from harness.leaderboard.table.rows import NOT_SET, BoardRow, headline
 from harness.leaderboard.views.view import View, plain_rows, rounded
 
 CSV_FIRST = (
     "task", "encoder", "strategy", "variant", "metric", "mean", "std", "min", "max", "n", "ci_low", "ci_high",
     "tied", "dev", "state",
 )  # fmt: skip
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(board: Board) -> str:
@@ -37,8 +40,20 @@ def _csv(rows: Iterable[Mapping[str, object]], *, first: Sequence[str] = ()) -> 
     names = dict.fromkeys([*first, *(key for line in lines for key in line)])
     writer = csv.DictWriter(out, list(names), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows({k: _csv_cell(v) for k, v in line.items()} for line in lines)
     return out.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula, with an apostrophe before it (OWASP, CSV injection);
+    numbers are unchanged, also if they are text."""
+    if not isinstance(value, str) or value == NOT_SET or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def as_json(board: Board, views: Sequence[View] = ()) -> str:

@@ -17,11 +17,11 @@ why resampling both ways counts the interaction more than once). Here
     V = E + S                                    d = (n - 1) max(1, E / S)
     interval  mean +- t(d) sqrt(V)
 
-E and S are the parts V_examples - V_interaction and V_seeds - V_interaction, neither of which can be negative,
-plus the V_interaction that they share; an estimate below zero is replaced by zero (Thompson 1962, The problem of
-negative estimates of variance components). Without this limit, V is 0 if only the interaction varies: two seeds
-that collapse to opposite classes of a balanced test set have equal scores, and their mean is 0.5 on every
-resample. With it, V = V_interaction = 0.25 / N.
+E and S are the parts V_examples - V_interaction and V_seeds - V_interaction, neither of which can be
+negative, plus the V_interaction that they share; an estimate below zero is replaced by zero (Thompson 1962,
+The problem of negative estimates of variance components). Without this limit, V is 0 if only the interaction
+varies: two seeds that collapse to opposite classes of a balanced test set have equal scores, and their mean
+is 0.5 on every resample. With it, V = V_interaction = 0.25 / N.
 
 t(d) is Student's quantile. If the variance between seeds is large, percentiles of the plain crossed bootstrap
 have a coverage of only 0.85 to 0.88 at n = 3, for two reasons that are corrected here: they resample n seeds

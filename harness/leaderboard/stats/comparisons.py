@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.data.statistics import ExampleStats, MetricFromStats, load_metric
+from harness.data.statistics import ExampleStats, MetricFromStats
 from harness.errors import HarnessError
 from harness.leaderboard.stats.bootstrap import Spread, Weights, holm, of_difference, of_row
 from harness.leaderboard.table.configs import Configs
 from harness.leaderboard.table.rows import BoardRow
 from harness.records.predictions import StoredCounts, read_counts
 from harness.records.record import Record
+from harness.records.trust import INSTALLED, Trust
 
 ONE_ROW = "seeds of one row only"
 BOTH, EXAMPLES_ONLY, NO_SPREAD = "seeds and examples", "examples only", "no spread (Wilson)"
@@ -107,10 +108,11 @@ class Samples:
     Args:
         configs: has the folder of each record.
         weights: the resamples.
+        trust: the metrics that records may name.
     """
 
-    def __init__(self, configs: Configs, weights: Weights | None = None) -> None:
-        self.configs, self.weights = configs, weights or Weights()
+    def __init__(self, configs: Configs, weights: Weights | None = None, *, trust: Trust = INSTALLED) -> None:
+        self.configs, self.weights, self.trust = configs, weights or Weights(), trust
         self._cache: dict[int, Sample | str] = {}
 
     def of(self, row: BoardRow) -> Sample | str:
@@ -133,7 +135,10 @@ class Samples:
             if isinstance(counts, str):
                 return counts
             stored.append(counts)
-        return self.resample(tested, stored, metric=row.metric)
+        try:
+            return self.resample(tested, stored, metric=row.metric)
+        except (ValueError, KeyError, TypeError, IndexError) as e:  # names or counts that the metric rejects
+            return f"its counts do not fit its metric ({type(e).__name__}: {e}); harness rerun the cell"
 
     def stored(self, record: Record, *, tags: bool = False) -> StoredCounts | str:
         """Example statistics of a record's test predictions, or the reason why there are none."""
@@ -142,8 +147,8 @@ class Samples:
             return "its record has no example statistics"
         try:
             return read_counts(folder, tags=tags) or "its predictions have no example statistics"
-        except (OSError, ValueError) as e:
-            return f"its predictions cannot be read ({e}); harness rerun {folder}"
+        except HarnessError as e:
+            return f"{e}; harness rerun {folder}"
 
     def resample(
         self,
@@ -165,7 +170,7 @@ class Samples:
             the sample, or the reason why there is none.
         """
         try:
-            metrics = [load_metric(r.metric_from_stats) for r in records]
+            metrics = [self.trust.metric(r.metric_from_stats) for r in records]
         except HarnessError as e:
             return str(e)
         digests = {_digest(s.ids) for s in stored}

@@ -22,7 +22,7 @@ from harness.leaderboard.table.rows import (
 from harness.leaderboard.table.run_warnings import warning_lines
 from harness.leaderboard.table.selection import select_on_dev
 from harness.leaderboard.table.train_size import of_size
-from harness.records.record import RECORD, Record, iter_records, read_record
+from harness.records.record import Record, iter_records
 
 PARTIAL = "PARTIAL"
 
@@ -150,11 +150,9 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | HarnessError]]:
     entry = None
     for entry in iter_records(folder):
         yield entry
-    for path in sorted(folder.glob(f"*/*/*/seed-*/{RECORD}")) if entry is None else ():
-        try:
-            yield path.parent, read_record(path.parent)
-        except HarnessError as e:
-            yield path.parent, e
+    if entry is None and any(folder.glob("*/*/*/seed-*")):
+        task = folder.absolute()
+        yield from iter_records(task.parent, task=task.name)
 
 
 def _no_records(folder: Path) -> HarnessError:

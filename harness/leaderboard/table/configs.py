@@ -6,14 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import yaml
-
+from harness.errors import HarnessError
 from harness.records.record import CONFIG, CONFIG_JSON, Record
-
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML without its C extension
-    from yaml import SafeLoader as _Loader
+from harness.records.stored_files import cell_file, parse_json, parse_yaml, read_bytes
 
 UNSET = object()
 """Returned by :meth:`Configs.get` if a cell has no such setting."""
@@ -65,15 +60,15 @@ def _read_json(folder: Path) -> str:
     JSON is parsed about a hundred times faster than YAML.
     """
     try:
-        text = (folder / CONFIG_JSON).read_text(encoding="utf-8")
-        json.loads(text)
+        text = read_bytes(cell_file(folder, CONFIG_JSON)).decode("utf-8")
+        parse_json(text)
         return text
-    except (OSError, ValueError):
+    except (OSError, ValueError, HarnessError):
         pass
     try:
-        config = yaml.load((folder / CONFIG).read_text(encoding="utf-8"), Loader=_Loader)
+        config = parse_yaml(read_bytes(cell_file(folder, CONFIG)).decode("utf-8"))
         return json.dumps(config, default=str)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError, HarnessError):
         return "{}"
 
 

@@ -214,7 +214,7 @@ def test_records_without_counts_have_a_mean_and_a_note(
     main([str(tmp_path)])
     out = capsys.readouterr().out
     assert "1 of 2 rows without a confidence interval: its record has no example statistics" in out
-    assert "os.system: is not a harness.data.statistics.MetricFromStats" in out
+    assert "'os.system' is not the metric of an installed task; add --config-dir DIR" in out
 
 
 def test_predictions_that_contradict_their_record_give_no_interval(
