@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from harness.cli.find_cells import is_running
-from harness.core.redaction import printable
+from harness.core.redaction import json_text, printable
 from harness.errors import HarnessError
 from harness.records.lease import Holder, holder
 from harness.records.record import STATUSES, read_record
@@ -70,7 +69,7 @@ def main(argv: list[str]) -> int:
         raise HarnessError(f"{args.results}: no such results folder")
     while True:
         report = _report(args.results)
-        output = printable(json.dumps(report, indent=1) if args.json else "\n".join(text(report)))
+        output = json_text(report, indent=1) if args.json else printable("\n".join(text(report)))
         if args.watch and sys.stdout.isatty():
             output = f"\033[H\033[2J{output}"  # clear the screen first
         print(output, flush=True)

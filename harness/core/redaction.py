@@ -3,6 +3,7 @@ terminals."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import unicodedata
@@ -28,6 +29,18 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in "\n\t" or not _is_control(c) else _escaped(c) for c in text)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Encode as JSON in which the characters that :func:`printable` escapes are JSON's own escapes."""
+    return escaped_json(json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False))
+
+
+def escaped_json(text: str) -> str:
+    """Replace the characters of JSON that :func:`printable` escapes by JSON's own escapes."""
+    if text.isascii():
+        return text
+    return "".join(f"\\u{ord(c):04x}" if c != "\n" and _is_control(c) else c for c in text)
 
 
 def _is_control(c: str) -> bool:

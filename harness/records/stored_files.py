@@ -46,6 +46,8 @@ def read_bytes(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EPERM, "not a regular file", str(path))
         if status.st_size > limit:

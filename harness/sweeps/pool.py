@@ -48,7 +48,7 @@ MEMORY_SECONDS = 0.5
 EXIT_SECONDS = 30.0
 START_SECONDS = 180.0
 """Maximum time for the server to import its modules and to fork a worker."""
-MAX_STARTS = 8
+MAX_STARTS = 6
 """Starts of the server for one worker."""
 
 

@@ -235,6 +235,46 @@ def test_a_secret_in_a_configuration_file_is_rejected(folder: Path) -> None:
     refuse_secrets(["encoder.tokenizer=x", "logger.project=keys", "logger=wandb"])
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("hydra.job.env_set.WANDB_API_KEY=abc", "do not put a secret"),
+        ("+hydra.job.env_set={HF_TOKEN: abc}", "do not put a secret"),
+        ("logger.project=${oc.env:WANDB_API_KEY}", "do not put a secret"),
+        ("logger.project=${oc.env:'MY_TOKEN',none}", "do not put a secret"),
+        ("encoder.url=https://me:abc@host/file", "do not put a password into a URL"),
+    ],
+)
+def test_other_ways_of_storing_a_secret_are_rejected(argument: str, message: str) -> None:
+    with pytest.raises(HarnessError, match=message) as caught:
+        refuse_secrets([argument])
+    assert "abc" not in str(caught.value)
+
+
+def test_secrets_from_the_environment_or_a_file_are_rejected(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In YAML, where no argument shows them: an interpolation, Hydra's env_set, and a resolved value."""
+    monkeypatch.setenv("SERVICE_PASSWORD", "correct horse battery")
+    (folder / "conf" / "experiment").mkdir(parents=True)
+    path = folder / "conf" / "experiment" / "mine.yaml"
+    for content in (
+        "logger: {project: '${oc.env:SERVICE_PASSWORD}'}",
+        "hydra: {job: {env_set: {SERVICE_PASSWORD: correct horse battery}}}",
+        "task: {name: correct horse battery}",
+    ):
+        path.write_text(f"# @package _global_\n{content}\n")
+        # a single run stores nothing of Hydra's own configuration
+        for many in (["-m"],) if "hydra" in content else (["-m"], []):
+            added = ["--config-dir", str(folder / "conf"), "experiment=mine"]
+            assert main([*many, *added, *CELL, "seed=0"]) == 2
+            logged = capsys.readouterr()
+            assert "do not put a secret" in logged.err
+            assert "horse" not in logged.err + logged.out
+    assert not (folder / "results").exists()
+    refuse_secrets(["task.path=${oc.env:HOME}/x", "encoder.url=https://host/a@b:c", "encoder.keys=1"])
+
+
 def test_online_logging_without_key_or_connection_is_rejected(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

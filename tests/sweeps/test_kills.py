@@ -46,6 +46,23 @@ def outcome(folder: Path) -> dict[str, Any]:
     return {"status": record.status, "dev": record.dev, "test": record.test, "epoch": record.epoch, **rows}
 
 
+def test_a_server_killed_while_it_preloads_is_started_again(tmp_path: Path) -> None:
+    """Four kills at random times of the two to six seconds in which it imports torch and transformers."""
+    draw = random.Random(3)
+    launcher = psutil.Process((process := start(tmp_path / "results")).pid)
+    for _ in range(4):
+        limit = time.monotonic() + 60
+        while not (servers := launcher.children()) and time.monotonic() < limit:
+            time.sleep(0.02)
+        time.sleep(draw.uniform(0.0, 2.0))
+        for server in servers:
+            server.kill()
+        time.sleep(0.1)
+    assert process.wait(300) == 0
+    folders = records(tmp_path / "results")
+    assert [read_record(f).status for f in folders] == ["complete"] * CELLS
+
+
 def victim(launcher: psutil.Process, draw: random.Random) -> psutil.Process:
     """The launcher, the server its cells are forked from, or a cell."""
     below = launcher.children(recursive=True)

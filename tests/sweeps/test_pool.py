@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.processes import slots
+from harness.processes.forkserver import discard_server, kill_server
 from harness.processes.slots import DeviceSlot, make_slots
+from harness.processes.worker import log_text
 from harness.records.cell import Cell
 from harness.records.lease import LEASE, Leases
-from harness.records.record import Record, read_record
+from harness.records.lifecycle import failure
+from harness.records.record import LOG, Record, read_record
 from harness.sweeps.pool import LocalPool
+from harness.sweeps.progress import failure_lines
 from tests.helpers import cell_runners
 from tests.helpers.cell_runners import make_cell
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import PYTHONPATH, ROOT
 
 HELPERS = ROOT / "tests" / "helpers"
 
@@ -60,8 +65,7 @@ def run_pool(cells: list[Cell], n: int = 2, **options: Any) -> tuple[dict[str, R
         slots=slots,
         display=display,
         runner="tests.helpers.cell_runners:act",
-        preload=("tests.helpers.cell_runners",),
-        **options,
+        **{"preload": ("tests.helpers.cell_runners",), **options},
     )
     return {r.cell: r for r in pool.run(cells).values()}, display
 
@@ -293,6 +297,69 @@ def test_a_killed_fork_server_is_restarted(tmp_path: Path) -> None:
     time.sleep(0.2)
     records, _ = run_pool([make_cell(tmp_path, "b")])
     assert records["b"].status == "complete"
+
+
+@pytest.fixture
+def slow_preload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Name of a module that a new server needs a second to import."""
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), PYTHONPATH]))
+    discard_server()
+    yield "slow_to_import"
+    discard_server()
+
+
+def _after(seconds: float, action: Callable[[], None], *, times: int = 1) -> threading.Thread:
+    def act() -> None:
+        for _ in range(times):
+            time.sleep(seconds)
+            action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def test_kills_of_a_server_that_is_preloading_do_not_end_the_sweep(tmp_path: Path, slow_preload: str) -> None:
+    thread = _after(0.5, kill_server, times=3)
+    records, _ = run_pool([make_cell(tmp_path, "a"), make_cell(tmp_path, "b")], preload=(slow_preload,))
+    thread.join()
+    assert [records[name].status for name in "ab"] == ["complete", "complete"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_server_is_preloading_ends_the_sweep_at_once(
+    tmp_path: Path, slow_preload: str, number: signal.Signals
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(30)\n")
+    thread = _after(0.5, lambda: os.kill(os.getpid(), number))
+    begun = time.monotonic()
+    records, display = run_pool([make_cell(tmp_path, "a")], preload=(slow_preload,))
+    thread.join()
+    assert time.monotonic() - begun < 3
+    assert (records, display.finished_cells) == ({}, [])
+    assert not (tmp_path / "t" / "e" / "s" / "a" / "seed-0" / LEASE).exists()
+
+
+def test_a_server_that_cannot_fork_is_an_error_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(self: LocalPool, spec: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(LocalPool, "_fork_once", no_thread)
+    with pytest.raises(HarnessError, match=r"cannot start a process for .*can't start new thread.*ulimit -u"):
+        run_pool([make_cell(tmp_path, "a")])
+
+
+def test_an_error_that_the_user_can_fix_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    cell = make_cell(tmp_path, "a")
+    cell.folder.mkdir(parents=True)
+    record = failure(cell, status="failed", reason="diverged: lower optimizer.lr")
+    for error, shown in ((HarnessError(record.reason), 3), (ValueError(record.reason), 4)):
+        (cell.folder / LOG).write_text(f"a warning\n{log_text(error)}\n")
+        assert len(failure_lines(cell, record).splitlines()) == shown
+    assert log_text(HarnessError("label \x1b[2J")) == "harness: label \\x1b[2J"
 
 
 def test_starting_a_worker_is_cheap(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import json
 import re
 from importlib.resources import files
 
+from harness.core.redaction import escaped_json
 from harness.leaderboard.html.schema import ReportData
 from harness.leaderboard.views.view import rounded
 
@@ -39,7 +40,7 @@ def page(data: ReportData) -> str:
 
 def literal(data: object) -> str:
     """JSON without any character that has a meaning in HTML, for a script element."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = escaped_json(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
     text = text.encode("utf-8", "backslashreplace").decode()
     return re.sub("[<>&\u2028\u2029]", lambda m: _ESCAPES[m[0]], text)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from harness.core.redaction import json_text, printable
 from harness.leaderboard.render.columns import clean
 from harness.leaderboard.table.board import Board, TaskTable
 from harness.leaderboard.table.rows import NOT_SET, BoardRow, headline
@@ -47,19 +47,21 @@ def _csv(rows: Iterable[Mapping[str, object]], *, first: Sequence[str] = ()) -> 
 def _csv_cell(value: object) -> object:
     """Text that a spreadsheet would take for a formula, with an apostrophe before it (OWASP, CSV injection);
     numbers are unchanged, also if they are text."""
-    if not isinstance(value, str) or value == NOT_SET or not value.startswith(_FORMULA):
+    if not isinstance(value, str):
         return value
+    if value == NOT_SET or not value.startswith(_FORMULA):
+        return printable(value)
     try:
         float(value)
     except ValueError:
-        return f"'{value}"
+        return printable(f"'{value}")
     return value
 
 
 def as_json(board: Board, views: Sequence[View] = ()) -> str:
     """One object: ``rows`` of the leaderboard, ``notes`` on all tables, rows of each view by name."""
     data = {"rows": as_rows(board), "notes": remarks(board, views), **plain_rows(views)}
-    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    return json_text(data, indent=1) + "\n"
 
 
 def remarks(board: Board, views: Sequence[View] = ()) -> list[str]:

@@ -433,3 +433,36 @@ def test_limits_of_a_difference_are_within_the_possible_differences() -> None:
     assert seeds == "seeds of one row only"
     assert spread.interval()[1] > 1
     assert high.difference_limits(spread)[1] == 1.0
+
+
+DAMAGE = {
+    "a missing column": (lambda t: t.drop_columns(["id"]), "no column id"),
+    "null ids": (lambda t: t.set_column(1, "id", pa.nulls(len(t), pa.string())), "column id is not text"),
+    "names that are no list": (lambda t: t.replace_schema_metadata({b"counts": b"3"}), "not a list of texts"),
+    "names that are no JSON": (lambda t: t.replace_schema_metadata({b"counts": b"["}), "cannot be read"),
+    "deep JSON": (lambda t: t.replace_schema_metadata({b"counts": b"[" * 100_000}), "nested too deeply"),
+    "too many names": (lambda t: t.replace_schema_metadata({b"counts": b'["a","b","c"]'}), "not 3 counts"),
+    "equal names": (lambda t: t.replace_schema_metadata({b"counts": b'["n","n"]'}), "the same name"),
+    "null counts": (lambda t: t.set_column(3, "counts", pa.nulls(len(t), t["counts"].type)), "not 2 counts"),
+    "counts that are text": (
+        lambda t: t.set_column(3, "counts", pa.array([["x", "y"]] * len(t))), "cannot be read"),
+    "counts that are no lists": (
+        lambda t: t.set_column(3, "counts", pa.array([1] * len(t))), "cannot be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_predictions_cost_only_the_interval_of_their_row(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, why = DAMAGE[damage]
+    good = np.array([True, False] * 20)
+    cell(tmp_path, good)
+    path = cell(tmp_path, good, encoder="f") / "predictions.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+    rows = {row["encoder"]: row for row in board(tmp_path, capsys, "--by-slice")["rows"]}
+    assert rows["e"]["ci_low"] is not None
+    assert (rows["f"]["ci_low"], rows["f"]["mean"]) == (None, 0.5)
+    assert str(path) in rows["f"]["ci_kind"]
+    assert why in rows["f"]["ci_kind"]
+    assert main([str(tmp_path), "--format", "html"]) == 0
