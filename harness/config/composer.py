@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from harness.config.groups import searched_folders
 from harness.config.overrides import refuse_merged_options
 from harness.config.schema import TOP_LEVEL
+from harness.core.redaction import refuse_stored_secrets
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -130,3 +131,18 @@ def given_overrides() -> list[str]:
     from hydra.core.hydra_config import HydraConfig
 
     return [str(o) for o in HydraConfig.get().overrides.task] if HydraConfig.initialized() else []
+
+
+def refuse_unresolved(config: DictConfig) -> None:
+    """Refuse secrets in a composed configuration and their interpolations, which are not resolved here.
+
+    Raises:
+        HarnessError: names the key, never the value.
+    """
+    from omegaconf import OmegaConf
+
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    own = {str(k): v for k, v in plain.items() if k != "hydra"}
+    job = (plain.get("hydra") or {}).get("job") or {}
+    refuse_stored_secrets({**own, "hydra": {"job": {"env_set": job.get("env_set")}}})

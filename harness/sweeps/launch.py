@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from harness.config.composer import Composer, given_overrides, job_values, refuse_merged
-from harness.core.redaction import printable, refuse_stored_secrets
+from harness.config.composer import Composer, given_overrides, job_values, refuse_merged, refuse_unresolved
+from harness.core.redaction import printable
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import DeviceSlot, cpu_share, make_slots
@@ -42,21 +42,6 @@ Connect = Callable[[Sequence[Cell]], AnyEngine]
 
 SWEEPS = ".sweeps"
 """Folder of Hydra's own files in a results folder."""
-
-
-def refuse_unresolved(config: DictConfig) -> None:
-    """Refuse secrets in a composed configuration and their interpolations, which are not resolved here.
-
-    Raises:
-        HarnessError: names the key, never the value.
-    """
-    from omegaconf import OmegaConf
-
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)
-    own = {str(k): v for k, v in plain.items() if k != "hydra"}
-    job = (plain.get("hydra") or {}).get("job") or {}
-    refuse_stored_secrets({**own, "hydra": {"job": {"env_set": job.get("env_set")}}})
 
 
 class CellFailed(Exception):
