@@ -13,6 +13,9 @@ from harness.task import Splits
 GUESSED: Mapping[str, object] = {
     **dict.fromkeys(("text", "text_a", "text_b", "label", "id", "format", "delimiter", "quoting")),
     "encoding": "auto",
+    "fields": dict.fromkeys(
+        ("id", "question", "context", "answers", "answer_start", "is_impossible", "title", "context_id")
+    ),
 }
 """Options that a reader recognises in the data if they have this value."""
 _known: dict[str, bool] = {}

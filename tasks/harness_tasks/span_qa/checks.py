@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import regex
 
@@ -55,15 +56,26 @@ def decide_unit(splits: QuestionSplits, given: str | None, log: ReadLog) -> str:
     return unit
 
 
-def check_labelled(splits: QuestionSplits) -> None:
-    """Refuse a split without any answer, unless the data state that its questions have none.
+def check_labelled(splits: QuestionSplits, log: ReadLog) -> dict[str, list[Question]]:
+    """Return the splits, with the questions of a test split without any answer marked as unlabelled.
+
+    A split whose data state that its questions have no answer is labelled.
 
     Raises:
-        HarnessError: names the split.
+        HarnessError: another split has no answer; names its file.
     """
-    for role, questions in splits.items():
-        if questions and all(q.impossible and not q.stated for q in questions):
+    out = {role: list(questions) for role, questions in splits.items()}
+    for role, questions in out.items():
+        if not questions or any(q.answers or q.stated for q in questions):
+            continue
+        if role != "test":
             raise unlabelled(_source(questions[0]), role, len(questions))
+        log.warn(
+            f"test: none of its {len(questions):,} questions has an answer: they are predicted and not "
+            "scored. If the answers have another name, set task.fields.answers=NAME"
+        )
+        out[role] = [replace(q, labelled=False) for q in questions]
+    return out
 
 
 def _source(question: Question) -> str:
@@ -96,10 +108,12 @@ def describe(splits: QuestionSplits, max_answer_tokens: int, log: ReadLog) -> di
 def _describe(role: str, questions: Sequence[Question], longest: int, log: ReadLog) -> list[str]:
     lengths = {text: len(split_words(text)) for q in questions for text, _ in q.answers}
     counts = [len(q.answers) for q in questions if q.answers]
+    impossible = sum(q.impossible for q in questions)
     out = [f"contexts: {len({q.context for q in questions}):,}"]
     if articles := len({q.article for q in questions if q.titled}):
         out.append(f"articles: {articles:,}")
-    out.append(f"questions without an answer: {len(questions) - len(counts):,}")
+    if any(q.labelled for q in questions):
+        out.append(f"questions without an answer: {impossible:,}")
     if counts:
         out.append(f"answers per question: {_range(counts)}")
         out.append(f"words per answer: {_range(list(lengths.values()))}")

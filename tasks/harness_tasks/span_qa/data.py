@@ -135,7 +135,7 @@ def _read(source: DataSource, options: QuestionOptions, log: ReadLog) -> dict[st
         if "train" not in tables:
             raise HarnessError("task.hub: no split for train; name it with task.hub.splits.train")
         read = {role: reader.finish(list(reader.rows(t)), role, t.source) for role, t in tables.items()}
-    check_labelled(read)
+    read = check_labelled(read, log)
     _report_repairs(reader, sum(len(q.answers) for questions in read.values() for q in questions))
     ordered = {role: read[role] for role in ROLES if role in read}
     kept = treat_duplicates(ordered, _duplicate_keys, source.duplicates, log)

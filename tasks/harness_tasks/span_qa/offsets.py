@@ -244,6 +244,7 @@ def _sources(text: str, level: Level) -> tuple[int, ...]:
     return tuple(out)
 
 
+@lru_cache(maxsize=8192)
 def _fold_cluster(cluster: str, level: Level) -> str:
     chars: str = _INVISIBLE.sub("", cluster)
     if level.spelling:

@@ -47,7 +47,8 @@ class Question:
 
     @property
     def impossible(self) -> bool:
-        return not self.answers
+        """Whether the question has no answer, according to the data."""
+        return self.labelled and not self.answers
 
 
 def whole_articles(questions: Sequence[Question]) -> dict[str, str]:
@@ -78,7 +79,8 @@ def build(questions: Sequence[Question], *, texts: dict[str, Text] | None = None
 
     Returns:
         Examples of texts (question, context) and gold ``{"answers": [{"text", "start", "end"}, ...]}``,
-        with character offsets in the context; empty when the question has no answer.
+        with character offsets in the context; empty when the question has no answer. The gold of an
+        unlabelled question is None.
     """
     texts = {} if texts is None else texts
     examples = []
@@ -87,13 +89,15 @@ def build(questions: Sequence[Question], *, texts: dict[str, Text] | None = None
             texts[q.context] = Text.from_string(q.context)
         answers = [{"text": text, "start": at, "end": at + len(text)} for text, at in q.answers]
         pair = (Text.from_string(q.question), texts[q.context])
-        examples.append(Example(q.id, pair, {"answers": answers}, _tags(q)))
+        examples.append(Example(q.id, pair, {"answers": answers} if q.labelled else None, _tags(q)))
     return examples
 
 
 def _tags(q: Question) -> tuple[str, ...]:
     """Slices: length of the first answer, and the English question word."""
-    if q.impossible:
+    if not q.labelled:
+        tags = []
+    elif q.impossible:
         tags = ["answer=none"]
     else:
         words = len(q.answers[0][0].split())
@@ -103,11 +107,10 @@ def _tags(q: Question) -> tuple[str, ...]:
 
 
 def unlabelled(source: str, role: str, number: int) -> HarnessError:
-    """The error for a split of which no question has an answer."""
-    fix = f"give a file with answers as task.{role or 'test'}"
-    if role == "test":
-        fix += ", or leave test out: dev then serves as test, or test is cut from train"
+    """The error for a split other than test in which no question has an answer."""
+    split = role or "split"
     return HarnessError(
-        f"{source}: none of its {number} questions has an answer (an unlabelled {role or 'split'}?), so that "
-        f"nothing can be scored; {fix}; if the answers have another name, set task.fields.answers=NAME"
+        f"{source}: none of its {number} questions has an answer (an unlabelled {split}?), so that nothing "
+        f"can be learned or chosen; give a file with answers as task.{role or 'train'}; if the answers have "
+        "another name, set task.fields.answers=NAME"
     )

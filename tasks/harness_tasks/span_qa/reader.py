@@ -93,12 +93,13 @@ class QuestionReader:
         """Number the questions without an id, and check ids and labels of a split.
 
         Raises:
-            HarnessError: no questions, a split without labels, or (see :meth:`.ReadLog.skip`) an id that
-                occurs twice or a question without a label.
+            HarnessError: no questions, a split other than test without labels, or (see
+                :meth:`.ReadLog.skip`) an id that occurs twice or a question without a label.
         """
         if not questions:
             raise HarnessError(f"{source}: contains no questions")
-        if not any(q.labelled for q in questions):
+        without_labels = not any(q.labelled for q in questions)
+        if without_labels and role != "test":
             raise unlabelled(source, role, len(questions))
         numbered = sum(not q.id for q in questions)
         if numbered:
@@ -108,7 +109,7 @@ class QuestionReader:
         for number, question in enumerate(questions, start=1):
             question = question if question.id else replace(question, id=f"#{number}")
             first = seen.setdefault(question.id, question)
-            if not question.labelled:
+            if not question.labelled and not without_labels:
                 self._skip(question, "no 'answers'; a question without an answer has an empty list")
             elif first is not question:
                 self._skip(

@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from harness.data.reading.log import ReadLog
 from harness.data.reading.tables import DataTable, ReadOptions
+from harness.data.targets import IGNORE_INDEX
 from harness.errors import HarnessError
+from harness.task import is_unlabelled
 from harness_tasks.span_qa.data import find_files
 from harness_tasks.span_qa.questions import Question
 from harness_tasks.span_qa.reader import QuestionReader
 from harness_tasks.span_qa.task import SpanQA
+from tests.helpers.cells import make_cell
 
 CONTEXT = "Town 1 was founded in 1201. Its mayor is Ada Weiss, who likes tea."
 WHEN = {"text": "1201", "answer_start": 22}
@@ -239,19 +242,35 @@ def test_skipped_questions_are_in_the_data_card(tmp_path: Path) -> None:
     assert any("'king' does not occur" in line for line in splits.card.lines())  # type: ignore[union-attr]
 
 
-def test_an_unlabelled_split_is_refused_in_one_line(tmp_path: Path) -> None:
-    train = tmp_path / "train.json"
+@pytest.mark.parametrize("fields", [{}, {"answers": None}, {"answers": []}])
+def test_an_unlabelled_split_is_predicted_as_test_and_refused_elsewhere(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    train, other = tmp_path / "train.json", tmp_path / "other.json"
     train.write_text(json.dumps(nested(*(qa(f"g{i}", answers=[WHEN]) for i in range(3)))))
-    for i, fields in enumerate(({}, {"answers": None}, {"answers": []})):
-        test = tmp_path / f"test{i}.json"
-        test.write_text(json.dumps(nested(qa("t", **fields), qa("u", **fields), context="Oak grows.")))
-        with pytest.raises(HarnessError, match=rf"test{i}\.json: none of its 2 questions has an answer") as e:
-            SpanQA("x", train=str(train), dev="none", test=str(test)).splits()
-        assert "\n" not in str(e.value)
-        assert "task.test" in str(e.value)
+    other.write_text(json.dumps(nested(qa("t", **fields), qa("u", **fields), context="Oak grows.")))
+    with pytest.raises(HarnessError, match=r"other\.json: none of its 2 questions has an answer") as e:
+        SpanQA("x", train=str(train), dev=str(other)).splits()
+    assert "\n" not in str(e.value)
+    task = SpanQA("x", train=str(train), dev="none", test=str(other))
+    splits = task.splits()
+    assert is_unlabelled(splits.test)
+    assert not task.unanswerable
+    assert splits.test[0].tags == ()
+    assert any(
+        w.startswith("test: none of its 2 questions has an answer: they are predicted")
+        for w in splits.warnings
+    )
+    rows = task.row_targets(splits.test[0], [None, None])  # type: ignore[list-item]
+    assert [int(t["start"]) for t in rows] == [IGNORE_INDEX] * 2
+
+
+def test_questions_that_are_said_to_have_no_answer_are_labelled(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.json", tmp_path / "test.json"
+    train.write_text(json.dumps(nested(*(qa(f"g{i}", answers=[WHEN]) for i in range(3)))))
     test.write_text(json.dumps(nested(qa("t", answers=[], is_impossible=True), context="Oak grows.")))
     task = SpanQA("x", train=str(train), dev="none", test=str(test))
-    assert len(task.splits().test) == 1
+    assert task.splits().test[0].gold == {"answers": []}
     assert task.unanswerable
 
 
@@ -319,3 +338,30 @@ def test_any_values_of_rows_give_questions_or_a_skipped_row(rows: list[dict[str,
     )
     questions = list(reader.rows(table))
     assert len(questions) + len(reader.log.skipped) == len(rows)
+
+
+def test_a_field_has_one_cell_id_whether_it_is_named_or_recognised(tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        rows = [
+            {"qid": f"{name}{i}", "question": "When?", "alt": "Who?", "context": CONTEXT, "answers": [WHEN]}
+            for i in range(2)
+        ]
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    files = [f"task.{name}={tmp_path / name}.json" for name in ("train", "test")]
+    options = [
+        "task=span_qa",
+        "task.dev=none",
+        "trainer.select=last",
+        "encoder=mini_static",
+        "strategy=frozen",
+        *files,
+    ]
+    recognised, named, other = (
+        make_cell(tmp_path, *options, *more).id
+        for more in (
+            [],
+            ["task.fields.id=qid", "task.fields.question=question"],
+            ["task.fields.question=alt"],
+        )
+    )
+    assert named == recognised != other

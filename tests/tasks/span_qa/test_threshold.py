@@ -205,3 +205,15 @@ def test_a_fixed_threshold_and_data_with_answers_fit_nothing(data: Path) -> None
     assert fitted_part(task) is None
     assert task.null_threshold == 0.0
     assert any("task.null_threshold=auto: 0.0 is used, because dev" in w for w in splits.warnings)
+
+
+def test_an_unlabelled_test_split_is_predicted_with_the_threshold_of_dev(data: Path) -> None:
+    rows = json.loads((data / "test.json").read_text())
+    for row in rows:
+        del row["answers"]
+    (data / "test.json").write_text(json.dumps(rows))
+    folder, record = run(data)
+    assert (record.test, record.dev != {}, len(record.fitted)) == ({}, True, 1)
+    assert len(read_predictions(folder, split="test")) == len(rows)
+    assert thresholded(folder, "test") == {True}
+    assert any("predicted and not scored" in warning for warning in record.warnings)
