@@ -18,7 +18,7 @@ from harness.errors import HarnessError
 
 TEXT_KEYS = frozenset(
     {
-        *("name", "path", "train", "dev", "test", "files", "file", "corpus"),
+        *("name", "path", "train", "dev", "test", "files", "file", "corpus", "contexts"),
         *("results_dir", "cache_dir", "text", "text_a", "text_b", "label", "id", "columns"),
         *("hub", "revision", "subset", "language", "encoding", "separator", "delimiter", "comment"),
         *("positive", "labels", "group", "project", "entity", "tags"),
