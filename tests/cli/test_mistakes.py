@@ -158,3 +158,17 @@ def test_options_may_follow_settings(capsys: pytest.CaptureFixture[str]) -> None
     """Hydra alone rejects settings after an option that follows settings."""
     assert main(["strategy=frozen", "-m", "encoder=mini_static", "seed=0,1", "dry_run=true"]) == 0
     assert "seed 0,1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["encoder=[mini_bert,mini_static] strategy=frozen", "experiment=two"])
+def test_list_of_options_runs_one_cell_each(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """On the command line and as a YAML list in hydra.sweeper.params; Hydra alone merges them into one."""
+    params = "hydra: {sweeper: {params: {encoder: [mini_bert, mini_static], strategy: frozen}}}\n"
+    (folder / "parts" / "experiment" / "two.yaml").write_text(f"# @package _global_\n{params}")
+    assert main(["--config-dir", str(folder / "parts"), "-m", *command.split(), "dry_run=true"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 cells: 2 to run" in shown
+    assert "mini_topic/mini_bert/frozen" in shown
+    assert "mini_topic/mini_static/frozen" in shown

@@ -380,3 +380,14 @@ def test_live_lines_show_cells_and_print_failures(tmp_path: Path) -> None:
 def test_durations_and_events_are_formatted() -> None:
     assert [duration(s) for s in (4.21, 185, 7385)] == ["4.2 s", "3:05", "2:03:05"]
     assert event_text({"phase": "read", "message": "file"}) == "read  file"
+
+
+@pytest.mark.parametrize("multirun", [("-m",), ()])
+def test_outputs_that_a_complete_cell_lacks_are_noted(
+    harness: Cli, capsys: pytest.CaptureFixture[str], multirun: tuple[str, ...]
+) -> None:
+    """Weights and logs are not part of the cell id, so the cell does not run again for them."""
+    assert harness(*multirun, "optimizer.lr=1") == 0
+    capsys.readouterr()
+    assert harness(*multirun, "optimizer.lr=1", "trainer.save=true") == 0
+    assert "trainer.save: 1 complete cells have no model.safetensors" in capsys.readouterr().err
