@@ -116,7 +116,9 @@ def prepare(
     trainer = made(TrainerConfig, sections["trainer"])
     masks = draws_masks(trainer, body, parts.encoder, parts.strategy)
     hardware = hardware_identity(trainer, draws_masks=masks)
-    redundant = redundant_options(parts.task, files.fingerprints["task"]) if files.signatures else {}
+    redundant: Section = {}
+    if reason is None and parts.task.files(cache_dir):  # a hub data set is not loaded to find this out
+        redundant = redundant_options(parts.task, files.fingerprints["task"])
     identifier = cell_id(
         {**resolved, "task": {**_section(resolved, "task"), **redundant}},
         files.fingerprints,

@@ -101,6 +101,7 @@ def test_id_depends_on_the_revision_of_a_hub_data_set(
     commits: dict[str, Any] = {}
     monkeypatch.setattr(portable, "resolve_revision", lambda name, revision: commits.get(name))
     over = ("encoder=mini_static", "strategy=frozen", "task=text_classification", "task.hub=owner/data")
+    over = (*over, "task.text=text")  # resolving it loads nothing
     unknown = cell(tmp_path, *over)
     commits["owner/data"] = "a" * 40
     first = cell(tmp_path, *over)
