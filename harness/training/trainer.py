@@ -49,7 +49,7 @@ def make_trainer(cell: Cell, assembly: Assembly, callbacks: list[pl.Callback]) -
         reload_dataloaders_every_n_epochs=1,
         use_distributed_sampler=False,
         limit_val_batches=1.0 if assembly.splits.dev else 0,
-        log_every_n_steps=50,
+        log_every_n_steps=1,  # unused, but a number above the steps of an epoch is a warning
     )
 
 
