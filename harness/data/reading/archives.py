@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO
 
-from harness.core.files import PART
+from harness.core.files import PART, split_part
 from harness.data.reading.log import ReadLog, ambiguous
 from harness.errors import HarnessError, did_you_mean
 
@@ -50,7 +50,7 @@ def unpack(path: Path, part: str | None, data: bytes, log: ReadLog) -> Unpacked:
     """Decompress a file, and take the one file with data out of an archive.
 
     Args:
-        path: the file.
+        path: the file, with its part.
         part: the file to take out of an archive; None = the only one that may contain data.
         data: the file's bytes.
         log: receives compression and archive member.
@@ -59,7 +59,7 @@ def unpack(path: Path, part: str | None, data: bytes, log: ReadLog) -> Unpacked:
         HarnessError: a damaged, encrypted or unsupported archive, one that is far larger than its size
             allows, or one with several files of which none is named.
     """
-    name, limit = PurePath(path.name), _limit(len(data))
+    name, limit = PurePath(split_part(path)[0].name), _limit(len(data))
     for _ in range(_MAX_DEPTH):
         kind = _kind(data, path)
         if kind is None:
@@ -71,8 +71,9 @@ def unpack(path: Path, part: str | None, data: bytes, log: ReadLog) -> Unpacked:
                     data, name = _bounded(stream, limit, path), _without_suffix(name)
             else:
                 members = (_zip_members if kind == "zip" else _tar_members)(data, path)
+                given = part is not None
                 chosen, part = _choose(members, part, path)
-                log.recognised(path, "archive member", chosen)
+                log.fact(path, "archive member", chosen, given=given)
                 data, name = members[chosen](limit), PurePath(chosen)
     raise HarnessError(f"{path}: archives within archives; unpack it first")
 

@@ -33,7 +33,7 @@ def read_file(path: Path, *, log: ReadLog | None = None) -> Unpacked:
         raise HarnessError(f"{file}: cannot be read ({e})") from e
     if file.suffix.lower() == ".gz" and not data.startswith(b"\x1f\x8b"):
         raise HarnessError(f"{file}: cannot be read (not gzip data, in spite of the name)")
-    return unpack(file, part, data, log or ReadLog())
+    return unpack(path, part, data, log or ReadLog())
 
 
 def read_bytes(path: Path, *, log: ReadLog | None = None) -> bytes:
