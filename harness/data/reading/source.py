@@ -277,7 +277,9 @@ def _groups(train: Sequence[T], keys: Keys[T] | None, group: Key[T] | None) -> d
     """The group of each training example, by its identity; None when no two belong together."""
     columns: list[list[Hashable]] = []
     if keys is not None:
-        columns.append([keys(example)[0] for example in train])
+        texts = [keys(example)[0] for example in train]
+        if len(set(texts)) > 1:  # copies of one text only cannot be kept together; make_card warns of them
+            columns.append(texts)
     if group is not None:
         columns.append([group(example) for example in train])
     groups = join_groups(*columns) if columns else []

@@ -19,10 +19,12 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import HeadInput, Prediction, Splits
 from harness_tasks.tagging.averaging import average_labels
 from harness_tasks.tagging.characters import Characters
-from harness_tasks.tagging.columns import ColumnLayout, Sentence
-from harness_tasks.tagging.schemes import OUTSIDE, entities, recognise, to_iob2
+from harness_tasks.tagging.columns import Sentence
+from harness_tasks.tagging.forms import ColumnLayout
+from harness_tasks.tagging.schemes import OUTSIDE, entities, to_iob2
 from harness_tasks.tagging.scoring import FROM_STATS, example_stats, score_spans, score_tokens
-from harness_tasks.tagging.sources import HUB_COLUMNS, TaggedSentenceReader
+from harness_tasks.tagging.sources import HUB_COLUMNS, TaggedSentenceReader, text_and_labels
+from harness_tasks.tagging.spelling import LabelOptions, recognise_labels
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,11 +70,14 @@ class Tagging:
         kind: kind of task.
         metric: primary metric, a key of :meth:`score`; None = ``span_f1``, or ``token_accuracy`` for plain
             labels.
-        words_column, labels_column, label_names: of tables, see
+        words_column, labels_column, label_names, sentence_column: of tables, see
             :class:`~harness_tasks.tagging.sources.TaggedSentenceReader`.
-        token_column, label_column, separator, comment: of column files, see
-            :class:`~harness_tasks.tagging.columns.ColumnLayout`.
+        token_column, label_column, separator, comment, conllu: of column files, see
+            :class:`~harness_tasks.tagging.forms.ColumnLayout`.
         scheme: ``auto`` or one of :data:`harness_tasks.tagging.schemes.SCHEMES`.
+        label_style: spelling of entity labels, one of :data:`harness_tasks.tagging.spelling.STYLES` or
+            ``brackets``; None = recognised.
+        outside_label: label (or labels) that stands for ``O``.
         word_pooling: how the tokens of a word become its state, ``first`` or ``mean``.
         characters: None = the data label words; ``each`` or ``words`` where they label characters, see
             :mod:`harness_tasks.tagging.characters`. Gold and predictions are then labels of characters.
@@ -99,11 +104,15 @@ class Tagging:
         words_column: str | None = None,
         labels_column: str | None = None,
         label_names: Sequence[str] | None = None,
-        token_column: int = 0,
-        label_column: int = -1,
+        sentence_column: str | None = None,
+        token_column: int | None = None,
+        label_column: int | str | None = None,
         separator: str = "auto",
         comment: str | None = None,
+        conllu: bool | None = None,
         scheme: str = "auto",
+        label_style: str | None = None,
+        outside_label: str | int | Sequence[str | int] | None = None,
         word_pooling: str = "first",
         characters: str | None = None,
         **data: Unpack[DataOptions],
@@ -117,8 +126,10 @@ class Tagging:
                 f"task.metric={metric}: needs data that label characters, task.characters=words"
             )
         self.name, self.kind = name, kind
-        self.scheme = self._asked = scheme
+        self.scheme = scheme
         self.word_pooling = word_pooling
+        outside = [outside_label] if isinstance(outside_label, str | int) else outside_label or []
+        self._spelling = LabelOptions(scheme, label_style, tuple(map(str, outside)))
         self._characters = None if characters is None else Characters(characters)
         self.metric = metric or (TOKEN_METRIC if scheme == "none" else SPAN_METRIC)
         self.labels: list[str] = []
@@ -126,10 +137,11 @@ class Tagging:
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
         self._reader = TaggedSentenceReader(
             self._source,
-            layout=ColumnLayout(token_column, label_column, separator, comment),
+            layout=ColumnLayout(token_column, label_column, separator, comment, conllu),
             words=words_column,
             labels=labels_column,
             label_names=label_names,
+            sentence=sentence_column,
         )
 
     def splits(self, *, limit: int | None = None) -> Splits:
@@ -140,17 +152,12 @@ class Tagging:
             HarnessError: names the file, line and value that cannot be read.
         """
         log = self._source.log()
-        # an id says where a sentence stood in its source, and stays when it is cut out
-        named = {
-            role: [(f"{role}-{i}", sentence) for i, sentence in enumerate(sentences)]
-            for role, sentences in self._reader.read(log).items()
-        }
-        read = self._source.complete(named, log)
-        found = recognise((s.labels for part in read.values() for _, s in part), scheme=self._asked)
+        sentences, found = recognise_labels(self._reader.read(log), self._spelling, log)
         self.scheme = found.scheme
-        log.note(found.note)
-        log.add("ill_formed_labels", found.ill_formed)
         self._choose_metric(log)
+        # an id says where a sentence stood in its source, and stays when it is cut out
+        named = {role: [(f"{role}-{i}", s) for i, s in enumerate(part)] for role, part in sentences.items()}
+        read = self._source.complete(named, log, keys=text_and_labels)
         parts = {role: [self._example(*pair) for pair in part] for role, part in read.items()}
         self._count_loss(parts, log)
         self._fit(parts["train"])

@@ -24,7 +24,8 @@ from harness_tasks.mini.world.draw import Draw
 from harness_tasks.mini.world.grammar import Grammar, finish, words
 from harness_tasks.mini.world.lexicon import Lexicon, lexicon
 from harness_tasks.span_qa.reader import read_questions
-from harness_tasks.tagging.columns import ColumnLayout, parse_lines
+from harness_tasks.tagging.columns import parse_lines
+from harness_tasks.tagging.forms import ColumnLayout
 from tests.helpers.cells import composed
 from tests.helpers.data_files import copied
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError
-from harness_tasks.tagging.columns import ColumnLayout, Parsed, parse_lines, read_columns
+from harness_tasks.tagging.columns import Parsed, parse_lines, read_columns
+from harness_tasks.tagging.forms import ColumnLayout
 
 
 def parse(text: str, **layout: object) -> Parsed:
