@@ -506,7 +506,7 @@ def test_hostile_names_keep_every_format_well_formed(
     save(tmp_path, record(encoder=HOSTILE, variant={HOSTILE: HOSTILE}))
     main([str(tmp_path), "--format", "csv"])
     (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert line["encoder"] == HOSTILE
+    assert line["encoder"] == HOSTILE.replace("\x1b", "\\x1b")  # a csv may be printed, too
     main([str(tmp_path), "--format", "md"])
     out = capsys.readouterr().out
     table = [line for line in out.splitlines() if line.startswith("|")]
