@@ -20,7 +20,7 @@ from harness.data.targets import IGNORE_INDEX
 from harness.data.text import Text
 from harness.encoders.config import EncoderConfig
 from harness.encoders.transformer.encoder import TransformerEncoder
-from harness.encoders.transformer.files import CONFIG, checkpoint_files
+from harness.encoders.transformer.files import CONFIG, checkpoint_files, loading_folder
 from harness.encoders.transformer.hub import local_folder
 from harness.errors import HarnessError
 from harness.pretraining.base import BatchLoss, TrainingBatch
@@ -127,7 +127,7 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
                 if self.job.random_init:
                     config = self.encoder.model.config
                     model: PreTrainedModel = auto.from_config(  # type: ignore[no-untyped-call]
-                        config, dtype=torch.float32
+                        config, dtype=torch.float32, trust_remote_code=False
                     )
                 else:
                     model = self._load_pretrained(auto)
@@ -144,15 +144,17 @@ class TransformerObjective(ContinuedObjective["PreTrainedModel", None]):
         return model
 
     def _load_pretrained(self, auto: AutoModelClass) -> PreTrainedModel:
-        loaded: Any = auto.from_pretrained(
-            str(self.source),
-            config=self.encoder.model.config,
-            dtype=torch.float32,
-            local_files_only=True,
-            use_safetensors=any(name.endswith(".safetensors") for name in self.files),
-            weights_only=True,
-            output_loading_info=True,
-        )
+        with loading_folder(self.files) as view:
+            loaded: Any = auto.from_pretrained(
+                str(view),
+                config=self.encoder.model.config,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=any(name.endswith(".safetensors") for name in self.files),
+                weights_only=True,
+                output_loading_info=True,
+            )
         model: PreTrainedModel = loaded[0]
         inner = {id(p) for p in model.base_model.parameters()}
         missing = set(loaded[1]["missing_keys"])
@@ -198,12 +200,21 @@ def labelled_logits(
         output.last_hidden_state = output.last_hidden_state[at][None]
         return output
 
-    handle = model.base_model.register_forward_hook(select)
+    handle = _states_module(model).register_forward_hook(select)
     try:
         logits: Tensor = model(**tensors, return_dict=True).logits
     finally:
         handle.remove()
     return logits[0].float(), labels[at]
+
+
+def _states_module(model: PreTrainedModel) -> nn.Module:
+    """Return the module whose states the decoder reads: OPT's language model calls only a part of "
+    "its base."""
+    base = model.base_model
+    if model.config.model_type == "opt":
+        return base.get_submodule("decoder")
+    return base
 
 
 def summed_nll(model: PreTrainedModel, tensors: Mapping[str, Tensor], labels: Tensor) -> tuple[float, int]:

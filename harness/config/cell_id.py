@@ -20,7 +20,7 @@ NOT_IDENTITY = {
         "gradient_checkpointing", "save",
     ),  # of devices and threads, hardware_identity() decides
 
-    "encoder": ("about", "recipe", "_files_", "table", "joint", "sha256", "adapt"),
+    "encoder": ("about", "recipe", "_files_", "_check_", "table", "joint", "sha256", "adapt"),
     "strategy": ("about", "recipe"),
     "task": ("about", "recipe", "_files_", "feature_body", "feature_body_options"),
     "body": ("about", "recipe", "joins_texts"),

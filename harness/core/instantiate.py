@@ -29,6 +29,8 @@ class Component:
         options: its keyword arguments; the callable knows their types.
         files_function: dotted path of a function ``(arguments, cache_dir) -> {role: path}`` (``_files_``);
             "" if the part reads no files.
+        check_function: dotted path of a torch-free function ``(arguments, cache_dir) -> facts`` (``_check_``)
+            that reads those files and refuses what could not be loaded; "" if there is none.
         about: notes for readers, such as ``size`` and ``where``; the files function may quote them.
         result_version: incremented when a fix changes results.
     """
@@ -37,6 +39,7 @@ class Component:
     target: str
     options: Mapping[str, object] = field(default_factory=dict)
     files_function: str = ""
+    check_function: str = ""
     about: Mapping[str, object] = field(default_factory=dict)
     result_version: int = 1
 
@@ -59,7 +62,7 @@ class Component:
         return {"name": self.name, **self.options}
 
 
-COMPONENT_KEYS = ("name", "_target_", "_files_", "about", "result_version")
+COMPONENT_KEYS = ("name", "_target_", "_files_", "_check_", "about", "result_version")
 """Keys of a component's section that are read into fields other than :attr:`Component.options`."""
 
 
@@ -86,6 +89,7 @@ def component_values(config: Mapping[str, object], *, key: str) -> dict[str, obj
         "name": "" if name is None else text(f"{key}.name", name),
         "target": str(config.get("_target_") or ""),
         "files_function": str(config.get("_files_") or ""),
+        "check_function": str(config.get("_check_") or ""),
         "about": dict(about) if isinstance(about, Mapping) else {},
         "result_version": number(low=0, whole=True)(
             f"{key}.result_version", 1 if version is None else version

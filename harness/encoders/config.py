@@ -13,6 +13,7 @@ from harness.core.instantiate import (
     check_options,
     component_values,
     construct,
+    locate,
 )
 from harness.core.redaction import PLACES
 from harness.core.validation import (
@@ -27,6 +28,7 @@ from harness.core.validation import (
     text,
     truth,
 )
+from harness.encoders.facts import EncoderFacts
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -169,6 +171,17 @@ class EncoderConfig(Component):
         extra = {"random_init": random_init, "cache_dir": cache_dir}
         encoder: Encoder = construct(self.target, {**self.arguments(), **extra}, where=self.name)
         return encoder
+
+    def check(self, cache_dir: Path) -> EncoderFacts:
+        """Check the encoder's files without loading it; torch-free.
+
+        Raises:
+            HarnessError: files that cannot be loaded as this encoder.
+        """
+        if not self.check_function:
+            return EncoderFacts()
+        facts: EncoderFacts = locate(self.check_function)(self.file_arguments(), cache_dir)
+        return facts
 
     def arguments(self) -> dict[str, object]:
         """Keyword arguments of the target; members are configurations."""

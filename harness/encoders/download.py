@@ -7,6 +7,7 @@ downloads.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -100,7 +101,7 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None, size: str = "", 
 
     Args:
         url: address of the file (http or https).
-        folder: destination folder; the file name is the last part of the URL.
+        folder: the file is in its subfolder for this address, under the last part of the URL.
         sha256: expected SHA-256 as hex; None = not verified.
         size: the size in words, for the message if the server does not report it.
         hint: the alternative to downloading, for the error message.
@@ -108,6 +109,8 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None, size: str = "", 
     Raises:
         HarnessError: the download failed, is disabled, or does not have the expected checksum.
     """
+    # two addresses with the same last part are two files
+    folder = folder / hashlib.sha256(url.encode()).hexdigest()[:16]
     target = folder / (Path(urlsplit(url).path).name or "download")
     if not target.is_file():
         if os.environ.get("HARNESS_OFFLINE", "0") not in ("", "0"):

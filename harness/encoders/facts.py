@@ -50,7 +50,7 @@ class EncoderFacts:
             if max(numbers) > self.num_layers:
                 shown = ",".join(map(str, numbers))
                 raise HarnessError(
-                    f"encoder.layers=[{shown}]: {name} has layers 0 (embeddings) to {self.num_layers}"
+                    f"encoder.layers=[{shown}]: encoder {name} has layers 0 to {self.num_layers}"
                 )
         if self.no_bfloat16 and precision.startswith("bf16"):
             raise HarnessError(f"trainer.precision={precision}: {self.no_bfloat16}; use 16-mixed or 32-true")

@@ -5,7 +5,6 @@ An error in any job rejects the whole command before anything is computed.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from harness.core.fingerprint import data_fingerprint
 from harness.core.redaction import printable
+from harness.encoders.facts import EncoderFacts
 from harness.errors import HarnessError
 from harness.loggers import factory
 from harness.processes.slots import hardware_problems
@@ -98,38 +98,7 @@ def check_cells(cells: Sequence[Cell], *, local: bool = True) -> None:
         for accelerator, devices, precision in sorted(hardware)
         for line in hardware_problems(accelerator=accelerator, devices=devices, precision=precision)
     ]
-    refuse([*problems, *layer_problems(cells), *factory.problems(cells), *data_problems(cells)])
-
-
-N_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-"""Keys of the number of layers in a checkpoint's ``config.json``."""
-
-
-def layer_problems(cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield a line for each encoder whose configuration file says that it lacks a requested layer."""
-    for cell in cells:
-        layers = cell.encoder.layers
-        if isinstance(layers, str):
-            continue
-        top = _number_of_layers(cell)
-        if top is not None and max(layers) > top:
-            numbers = ",".join(map(str, layers))
-            yield f"encoder.layers=[{numbers}]: encoder {cell.encoder.name} has layers 0 to {top}"
-
-
-def _number_of_layers(cell: Cell) -> int | None:
-    """Number of layers above the embeddings; None if no configuration file tells."""
-    try:
-        files = cell.encoder.files(cell.cache_dir).values()
-        configs = [json.loads(p.read_bytes()) for p in files if p.name in ("config.json", "options.json")]
-    except (HarnessError, OSError, ValueError):  # reported when the encoder is loaded
-        return None
-    for config in (c for c in configs if isinstance(c, dict)):
-        lstm = config.get("lstm")
-        for value in (*map(config.get, N_LAYERS), lstm.get("n_layers") if isinstance(lstm, dict) else None):
-            if isinstance(value, int):
-                return value
-    return None
+    refuse([*problems, *encoder_problems(cells), *factory.problems(cells), *data_problems(cells)])
 
 
 def check_data(cells: Sequence[Cell]) -> None:
@@ -147,6 +116,27 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 MAX_PROBLEMS = 20
+
+
+def encoder_problems(cells: Sequence[Cell]) -> Iterator[str]:
+    """Check the files of each encoder once, and the layers and precision that each cell requests of it.
+
+    Yields:
+        a line for each encoder that could not be loaded or used as requested.
+    """
+    checked: dict[str, EncoderFacts | None] = {}
+    for cell in cells:
+        encoder = cell.encoder
+        key = data_fingerprint([encoder.content(), cell.files.get("encoder"), encoder.check_function])
+        try:
+            if key not in checked:
+                checked[key] = None  # a problem is reported once
+                checked[key] = encoder.check(cell.cache_dir)
+            facts = checked[key]
+            if facts is not None:
+                facts.check(encoder.name, layers=encoder.layers, precision=cell.trainer.precision)
+        except HarnessError as e:
+            yield f"{e} (in cell {cell.title}; nothing has been run)"
 
 
 def data_problems(cells: Sequence[Cell]) -> Iterator[str]:

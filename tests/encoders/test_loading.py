@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def test_offline_gives_one_clear_error(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HARNESS_OFFLINE", "1")
     with pytest.raises(HarnessError, match="HARNESS_OFFLINE"):
         single_file(config, tmp_path)
-    assert not list((tmp_path / "downloads").glob(".tmp-*"))
+    assert not list((tmp_path / "downloads").rglob(".tmp-*"))
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -195,7 +196,7 @@ def test_incomplete_download_leaves_no_file(tmp_path: Path) -> None:
 
     with serving(Truncating) as address, pytest.raises(HarnessError, match=r"v\.txt"):
         fetch(f"{address}/v.txt", tmp_path / "downloads")
-    assert [p.name for p in (tmp_path / "downloads").iterdir()] == [".v.txt.lock"]
+    assert [p.name for p in (tmp_path / "downloads").rglob("*") if p.is_file()] == [".v.txt.lock"]
 
 
 def test_layers_by_number_equal_a_selection_of_all(tmp_path: Path) -> None:
@@ -208,3 +209,13 @@ def test_layers_by_number_equal_a_selection_of_all(tmp_path: Path) -> None:
     for wrong in (3, [0, -1], "mix", [True], None):
         with pytest.raises(HarnessError, match="from 0 to 2"):
             encoder.encode(sentences, layers=wrong)
+
+
+def test_two_addresses_with_the_same_last_part_are_two_files(tmp_path):
+    folder = tmp_path / "served"
+    (folder / "a").mkdir(parents=True)
+    (folder / "v.txt").write_text("first 1 2\n")
+    (folder / "a" / "v.txt").write_text("other 1 2\n")
+    with serving(partial(SimpleHTTPRequestHandler, directory=str(folder))) as address:
+        paths = [fetch(f"{address}/{name}", tmp_path / "downloads") for name in ("v.txt", "a/v.txt")]
+    assert [p.read_text() for p in paths] == ["first 1 2\n", "other 1 2\n"]

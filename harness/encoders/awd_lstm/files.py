@@ -17,11 +17,16 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.encoders.config import EncoderConfig
 from harness.encoders.download import about_of, existing_file
+from harness.encoders.facts import EncoderFacts
+from harness.encoders.json_files import read_json_object
 from harness.errors import HarnessError, did_you_mean
 
 WEIGHTS = (".safetensors", ".pth", ".pt", ".h5")
@@ -107,8 +112,8 @@ def read_backwards(path: Path | None) -> bool | None:
     if path is None:
         return None
     try:
-        value = json.loads(path.read_text(encoding="utf-8")).get("backwards")
-    except (ValueError, AttributeError) as e:
+        value = read_json_object(path).get("backwards")
+    except HarnessError as e:
         raise HarnessError(f'{path}: expected an object such as {{"backwards": false}} ({e})') from e
     if value is not None and not isinstance(value, bool):
         raise HarnessError(f"{path}: backwards={value!r}: expected true or false")
@@ -171,6 +176,36 @@ def read_vocabulary(path: Path) -> list[str]:
             raise HarnessError(f"{path}: entry {row} is {word!r}, not a word")
         checked.append(word)
     return checked
+
+
+def check_awd_lstm(config: Mapping[str, object], cache_dir: Path) -> EncoderFacts:
+    """Check vocabulary and options, and count the layers by the names in the file of weights (``_check_``).
+
+    Raises:
+        HarnessError: files that are missing or cannot be read.
+    """
+    files = awd_lstm_files(config, cache_dir)
+    read_vocabulary(files["vocabulary"])
+    read_backwards(files.get("options"))
+    layers = {int(number) for number in _LAYER.findall(_names_of_tensors(files["weights"]))}
+    return EncoderFacts(num_layers=max(layers) + 1 if layers else None)
+
+
+_LAYER = re.compile(rb"rnns\.(\d{1,4})\.")
+_HEAD = 1 << 20
+
+
+def _names_of_tensors(path: Path) -> bytes:
+    """Return the part of a file of weights that contains the names: the header or the pickle."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = [i for i in archive.infolist() if i.filename.endswith("data.pkl")]
+                return archive.open(names[0]).read(_HEAD) if names else b""
+        with path.open("rb") as f:
+            return f.read(_HEAD)
+    except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
+        raise HarnessError(f"{path}: cannot be read ({e}); download it again") from e
 
 
 def bidirectional_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Path]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.encoders.config import EncoderConfig
+from harness.encoders.facts import EncoderFacts
 from harness.errors import HarnessError
 
 
@@ -19,6 +20,15 @@ def member_files(config: Mapping[str, object], cache_dir: Path) -> dict[str, Pat
     for name, member in active_members(config.get("members")).items():
         out |= {f"{name}.{role}": path for role, path in member.files(cache_dir).items()}
     return out
+
+
+def check_members(config: Mapping[str, object], cache_dir: Path) -> EncoderFacts:
+    """Check the files of every member (``_check_``).
+
+    Raises:
+        HarnessError: no members, or files of a member that cannot be loaded.
+    """
+    return EncoderFacts.joined(m.check(cache_dir) for m in active_members(config.get("members")).values())
 
 
 def active_members(members: object) -> dict[str, EncoderConfig]:

@@ -26,7 +26,7 @@ from harness.encoders.base import Encoder, Group
 from harness.encoders.elmo.characters import CharacterEncoder, ElmoTokenizer, boundary_ids
 from harness.encoders.elmo.files import OPTIONS, PROJECTION, WEIGHTS, ElmoOptions, elmo_files, read_options
 from harness.encoders.elmo.lstm import BiLSTMLayer, Packing, State
-from harness.encoders.elmo.weights import read_weights, write_weights
+from harness.encoders.elmo.weights import check_weights, read_weights, write_weights
 from harness.encoders.parameters import weights_fingerprint
 from harness.errors import HarnessError
 
@@ -67,6 +67,7 @@ def load(
     if dropout is not None and not (is_number and 0 <= dropout < 1):
         raise HarnessError(f"encoder.dropout={dropout!r}: expected a number in [0, 1)")
     rate = options.dropout if dropout is None else float(dropout)
+    check_weights(paths[WEIGHTS], options)  # its sizes bound those of random weights, too
     weights = None if random_init else read_weights(paths[WEIGHTS], options)
     return ElmoEncoder(options, weights, name=name, dropout=rate)
 

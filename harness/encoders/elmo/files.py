@@ -21,13 +21,13 @@ row (zeros, first) is accepted as well. ``CNN_proj`` may be missing if F = P.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from harness.encoders.download import about_of, existing_file, fetch
+from harness.encoders.json_files import read_json_object
 from harness.errors import HarnessError
 
 N_CHARACTERS = 261
@@ -37,6 +37,8 @@ ROLES = (OPTIONS, WEIGHTS)
 FOLDER_CONTENTS = "options.json and one *weights*.hdf5"
 ACTIVATIONS = ("relu", "tanh")
 PROJECTION = "CNN_proj/W_proj"
+MAX_LAYERS, MAX_SIZE = 1000, 1_000_000
+"""Largest numbers of layers, and of cells, filters or characters, that are read."""
 
 
 class LstmJson(TypedDict):
@@ -234,10 +236,7 @@ def read_options(path: Path) -> ElmoOptions:
     Raises:
         HarnessError: not JSON, a missing key, or an invalid value; the message names the key and the value.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise HarnessError(f"{path}: cannot be read as JSON ({e})") from e
+    data = read_json_object(path)
     cnn, lstm = _section(data, "char_cnn", path), _section(data, "lstm", path)
     if _integer(data, ("char_cnn", "n_characters"), path) not in (N_CHARACTERS, N_CHARACTERS + 1):
         raise HarnessError(f"{path}: char_cnn.n_characters={cnn['n_characters']}: expected 261 or 262")
@@ -250,14 +249,16 @@ def read_options(path: Path) -> ElmoOptions:
     options = ElmoOptions(
         dim=_integer(data, ("lstm", "dim"), path),
         projection_dim=_integer(data, ("lstm", "projection_dim"), path),
-        num_layers=_integer(data, ("lstm", "n_layers"), path),
+        num_layers=_integer(data, ("lstm", "n_layers"), path, high=MAX_LAYERS),
         cell_clip=_clip_bound(lstm, "cell_clip", path),
         proj_clip=_clip_bound(lstm, "proj_clip", path),
         use_skip_connections=skip,
         dropout=_dropout(data.get("dropout"), path),
         char_dim=_integer(data, ("char_cnn", "embedding", "dim"), path),
         filters=_filters(cnn.get("filters"), path),
-        n_highway=_integer(data, ("char_cnn", "n_highway"), path, low=0) if cnn.get("n_highway") else 0,
+        n_highway=_integer(data, ("char_cnn", "n_highway"), path, low=0, high=MAX_LAYERS)
+        if cnn.get("n_highway")
+        else 0,
         activation=activation,
         max_characters=_integer(data, ("char_cnn", "max_characters_per_token"), path, low=3),
     )
@@ -275,13 +276,14 @@ def _section(data: object, key: str, path: Path) -> Mapping[str, object]:
     return section
 
 
-def _integer(data: object, keys: tuple[str, ...], path: Path, *, low: int = 1) -> int:
+def _integer(data: object, keys: tuple[str, ...], path: Path, *, low: int = 1, high: int = MAX_SIZE) -> int:
     value = data
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        problem = "is missing" if value is None else f"is {value!r}"
-        raise HarnessError(f"{path}: {'.'.join(keys)} {problem}: expected an integer of at least {low}")
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        problem = "is missing" if value is None else f"is {repr(value)[:40]}"
+        expected = f"expected an integer of at least {low}, at most {high}"
+        raise HarnessError(f"{path}: {'.'.join(keys)} {problem}: {expected}")
     return value
 
 
@@ -306,8 +308,8 @@ def _filters(value: object, path: Path) -> tuple[tuple[int, int], ...]:
     try:
         if isinstance(value, list):
             out = tuple((int(width), int(number)) for width, number in value)
-            if out and all(width > 0 and number > 0 for width, number in out):
+            if out and len(out) <= MAX_LAYERS and all(0 < n <= MAX_SIZE for pair in out for n in pair):
                 return out
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise HarnessError(f"{path}: char_cnn.filters={value!r}: expected pairs [width, number]")

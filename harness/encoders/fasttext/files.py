@@ -20,13 +20,16 @@ Rows of the input matrix are the words in the order of the dictionary, then the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from harness.encoders.download import resolve_file
+from harness.encoders.facts import EncoderFacts
+from harness.encoders.static.vector_chunks import check_first_words
 from harness.encoders.static.vector_files import open_bytes, read_exactly
 from harness.errors import HarnessError
 
@@ -38,6 +41,8 @@ _ARGUMENTS = struct.Struct("<12id")
 _WORD, _LABEL = 0, 1
 _CENTROIDS = 256
 _MAX_DIM, _MAX_NGRAM = 100_000, 1000
+_MAX_PRUNED_BUCKETS = 1 << 26
+_MAX_WORD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,18 @@ def is_model(path: Path, *, member: str | None = None) -> bool:
         return _header(read_exactly(stream, 8 + _ARGUMENTS.size)) is not None
 
 
+def check_fasttext(config: Mapping[str, object], cache_dir: Path) -> EncoderFacts:
+    """Check the header of a fastText model, or the first lines of word vectors as text (``_check_``).
+
+    Raises:
+        HarnessError: it is neither.
+    """
+    path = resolve_file(config, cache_dir)
+    if not is_model(path, member=None if config.get("member") is None else str(config["member"])):
+        check_first_words(path, config)
+    return EncoderFacts(num_layers=0)
+
+
 def read_model(stream: IO[bytes], path: Path) -> Model:
     """Read a model up to its input matrix; ``path`` is used in error messages.
 
@@ -194,6 +211,8 @@ def _dictionary(reader: _Reader, header: Header) -> Dictionary:
         raise reader.error(f"the dictionary contains {len(words)} words, but declares {n_words}")
     if pruned < 0:
         return Dictionary(words)
+    if header.buckets > _MAX_PRUNED_BUCKETS:
+        raise reader.error(f"{pruned} of {header.buckets} buckets were kept: at most {_MAX_PRUNED_BUCKETS}")
     pairs = np.frombuffer(reader.take(8 * pruned), dtype="<i4").reshape(-1, 2)
     return Dictionary(words, dict(pairs.tolist()))
 
@@ -235,7 +254,8 @@ def _quantised(reader: _Reader, header: Header) -> tuple[int, Iterator[np.ndarra
 def _centroids(reader: _Reader) -> np.ndarray:
     """Read centroids, (subvectors, 256, width) float32; a narrower last subvector is zero-padded."""
     dim, parts, width, last = reader.unpack("<4i")
-    if min(dim, parts, width, last) < 1 or last > width or (parts - 1) * width + last != dim:
+    sane = min(dim, parts, width, last) >= 1 and last <= width <= _MAX_DIM
+    if not sane or (parts - 1) * width + last != dim:
         raise reader.error(
             f"the quantiser splits {dim} dimensions into {parts} parts of {width}, the last of {last}"
         )
@@ -290,6 +310,8 @@ class _Reader:
                 if not more:
                     raise self.error("the file ends within its dictionary; the copy may be incomplete")
                 buffer, at = buffer[at:] + more, 0
+                if len(buffer) > _MAX_WORD + 2 * BLOCK:
+                    raise self.error("a word of its dictionary has no end")
                 end = buffer.find(b"\0", at)
             yield buffer[at:end], buffer[end + 9]
             at = end + 10

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from harness.encoders.download import resolve_file
+from harness.encoders.facts import EncoderFacts
 from harness.encoders.static.vector_files import (
     FIELD,
+    MAX_DIM,
     Layout,
+    detect,
     is_utf8,
     number_in,
     open_bytes,
@@ -21,6 +25,10 @@ from harness.encoders.static.vector_files import (
 from harness.errors import HarnessError
 
 BLOCK = 16 << 20
+MAX_LINE = 400 * MAX_DIM
+"""Bytes of the longest line that is read."""
+FIRST_BYTES, FIRST_LINES = 1 << 20, 50
+"""What is parsed before a cell starts."""
 
 
 @dataclass(slots=True)
@@ -36,6 +44,38 @@ class Chunk:
     words: list[str]
     vectors: np.ndarray
     undecodable: int = 0
+
+
+def check_vectors(config: Mapping[str, object], cache_dir: Path) -> EncoderFacts:
+    """Detect the format and parse the first lines of a file of word vectors (``_check_``).
+
+    Raises:
+        HarnessError: it is not a file of word vectors.
+    """
+    check_first_words(resolve_file(config, cache_dir), config)
+    return EncoderFacts(num_layers=0)
+
+
+def check_first_words(path: Path, config: Mapping[str, object]) -> None:
+    """Detect the format of a file and parse its first lines; ``config`` has the options ``member``
+    and ``dim``.
+
+    Raises:
+        HarnessError: as for :func:`read_chunks`.
+    """
+    member = None if config.get("member") is None else str(config["member"])
+    dim = config.get("dim")
+    layout = detect(path, member=member, dim=dim if isinstance(dim, int) else None)
+    if layout.binary:
+        return
+    with open_bytes(path, member) as stream:
+        read_exactly(stream, layout.skip)
+        head = read_exactly(stream, FIRST_BYTES)
+    lines = head.split(b"\n")
+    complete = lines[:-1] if len(head) == FIRST_BYTES else lines
+    for number, line in enumerate(complete[:FIRST_LINES], 1 if layout.count is None else 2):
+        if line.strip(b" \t\r"):
+            _line(line, number, path, layout)
 
 
 def read_chunks(path: Path, layout: Layout, *, member: str | None = None) -> Iterator[Chunk]:
@@ -68,6 +108,8 @@ def _text_chunks(stream: IO[bytes], path: Path, layout: Layout) -> Iterator[Chun
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest += data
+            if len(rest) > MAX_LINE:
+                raise _line_error(path, line, f"the line has more than {MAX_LINE} bytes", layout)
             continue
         block, rest = rest + data[:cut], data[cut:]
         yield _text_block(block, line, path, layout)

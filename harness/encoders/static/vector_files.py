@@ -32,6 +32,9 @@ from harness.errors import HarnessError, did_you_mean
 
 _HEAD = 1 << 20
 _HEADER = re.compile(rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]*\r?\n")
+MAX_DIM = 100_000
+"""Largest vector size that is read."""
+_MAX_DIGITS, _BLOCK = 15, 16 << 20
 FIELD = re.compile(rb"[^ \t]+")
 _LONGEST_WORD = 4096
 
@@ -120,6 +123,8 @@ def detect(path: Path, *, member: str | None = None, dim: int | None = None) -> 
         raise HarnessError(f"{path}: {_EXPECTED}; for a fastText model (.bin) use encoder=fasttext")
     separator = _separator(lines)
     detected = dim or _most_common_dim(lines)
+    if detected > MAX_DIM:
+        raise HarnessError(f"{path}, line 1: {detected} numbers, at most {MAX_DIM}; {_EXPECTED}")
     if detected < 1:
         raise HarnessError(f"{path}, line 1: {show(lines[0])} has no vector; {_EXPECTED}")
     return Layout(binary=False, dim=detected, count=None, skip=bom, separator=separator)
@@ -131,9 +136,20 @@ _EXPECTED = "expected GloVe text, word2vec text or word2vec binary"
 def _with_header(
     path: Path, head: bytes, header: re.Match[bytes], *, complete: bool, dim: int | None
 ) -> Layout:
+    if max(len(header[1]), len(header[2])) > _MAX_DIGITS or int(header[2]) > MAX_DIM:
+        raise HarnessError(
+            f"{path}, line 1: the header {show(header[0])} declares more than {MAX_DIM} dimensions or 10^15 "
+            f"words; {_EXPECTED}"
+        )
     count, declared = int(header[1]), int(header[2])
     if count == 0 or declared == 0:
         raise HarnessError(f"{path}, line 1: the header {show(header[0])} declares no vectors")
+    if complete and 2 * declared > len(head):
+        raise HarnessError(
+            f"{path}, line 1: the header {show(header[0])} declares vectors of {declared} numbers, "
+            f"but the file "
+            f"has {len(head)} bytes"
+        )
     if dim is not None and dim != declared:
         raise HarnessError(
             f"{path}, line 1: encoder.dim={dim} does not match the vector size {declared} of the header"
@@ -207,6 +223,6 @@ def show(data: bytes, max_length: int = 60) -> str:
 def read_exactly(stream: IO[bytes], size: int) -> bytes:
     """Read exactly ``size`` bytes, or fewer if the stream ends earlier."""
     out = bytearray()
-    while len(out) < size and (data := stream.read(size - len(out))):
+    while len(out) < size and (data := stream.read(min(_BLOCK, size - len(out)))):
         out += data
     return bytes(out)

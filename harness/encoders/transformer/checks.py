@@ -120,6 +120,7 @@ WIDTH_KEYS = ("hidden_size", "n_embd", "d_model", "emb_dim", "dim")
 MAX_LAYERS = 10_000
 SMALL = 1 << 20
 """Sizes up to this are harmless: the loader reports weights that do not fit."""
+NO_BFLOAT16 = {"deberta": "DeBERTa (version 1) masks with a number that bfloat16 cannot represent"}
 _UNSIZED = ("funnel", "reformer")
 """Architectures whose number of layers is not a number in the configuration."""
 
@@ -176,7 +177,10 @@ def inspect_checkpoint(folder: Path, files: Mapping[str, Path], *, causal: bool)
     _check_sentencepiece(folder, files)
     layers = next((config[key] for key in LAYER_KEYS if key in config), None)
     known = isinstance(layers, int) and config.get("model_type") not in _UNSIZED
-    return EncoderFacts(num_layers=layers if known and isinstance(layers, int) else None)
+    return EncoderFacts(
+        num_layers=layers if known and isinstance(layers, int) else None,
+        no_bfloat16=NO_BFLOAT16.get(str(config.get("model_type")), ""),
+    )
 
 
 def reason_against(options: Mapping[str, object]) -> str | None:

@@ -19,7 +19,7 @@ from harness.data.tokens import EncoderOutput, TokenBatch, TokenizedWindow
 from harness.encoders.config import MixOptions
 from harness.encoders.elmo.encoder import load
 from harness.encoders.elmo.files import elmo_files, read_options
-from harness.encoders.elmo.weights import read_weights, write_weights
+from harness.encoders.elmo.weights import check_elmo, read_weights, write_weights
 from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.training.run import run_cell
@@ -287,3 +287,35 @@ def test_word_vectors_concatenated_with_elmo(tmp_path: Path, strategy: str) -> N
     record = run_cell(cell)
     assert record.status == "complete"
     assert record.coverage["second.words"] > 0
+
+
+def test_files_that_declare_more_than_they_contain(tmp_path: Path) -> None:
+    """Options with 2^31 layers, and datasets that lie in other files or are declared but not stored."""
+    folder = make_elmo(tmp_path / "a")
+    config = {"path": str(folder)}
+    assert check_elmo(config, tmp_path).num_layers == TINY.num_layers
+    weights = next(folder.glob("*.hdf5"))
+    with h5py.File(weights, "a") as file:
+        shape = file["char_embed"].shape
+        del file["char_embed"]
+        file["char_embed"] = h5py.ExternalLink("/outside.hdf5", "/x")
+    with pytest.raises(HarnessError, match="link to another file"):
+        check_elmo(config, tmp_path)
+    with h5py.File(weights, "a") as file:
+        del file["char_embed"]
+        file.create_dataset("char_embed", shape, "f4", external=[(str(tmp_path / "raw"), 0, 1 << 20)])
+    with pytest.raises(HarnessError, match="stored in another file"):
+        check_elmo(config, tmp_path)
+    with h5py.File(weights, "a") as file:
+        del file["char_embed"]
+        file.create_dataset("char_embed", shape, "f4", chunks=True)
+    with pytest.raises(HarnessError, match="0 bytes in the file"):
+        check_elmo(config, tmp_path)
+    options = json.loads((folder / "options.json").read_text())
+    options["lstm"]["n_layers"] = 1 << 31
+    (folder / "options.json").write_text(json.dumps(options))
+    with pytest.raises(HarnessError, match="n_layers is 2147483648"):
+        check_elmo(config, tmp_path)
+    (folder / "options.json").write_text('{"lstm": {"cell_clip": Infinity}}')
+    with pytest.raises(HarnessError, match="Infinity is not a finite number"):
+        check_elmo(config, tmp_path)

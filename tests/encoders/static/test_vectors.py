@@ -300,3 +300,22 @@ def test_windows_cover_all_tokens_and_each_token_has_one_owner(n: int, room: int
 def test_windows_without_room() -> None:
     with pytest.raises(HarnessError, match=r"increase trainer\.max_length"):
         windows(5, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"2 1099511627776\na 1\n", "declares more than 100000 dimensions"),
+        (b"2 " + b"9" * 5000 + b"\na 1\n", "declares more than 100000 dimensions"),
+        (b"2 90000\na 1\n", "declares vectors of 90000 numbers, but the file has"),
+        (b"text,label\nA good film,pos\n", "is not a number|has no vector"),
+    ],
+)
+def test_files_that_are_refused_before_a_cell_starts(tmp_path, content, message):
+    """A header that declares more than the file can contain, and a file that is no file of word vectors."""
+    from harness.encoders.static.vector_chunks import check_vectors
+
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(content)
+    with pytest.raises(HarnessError, match=message):
+        check_vectors({"path": str(path)}, tmp_path)
