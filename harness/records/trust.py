@@ -1,8 +1,9 @@
 """What a stored cell may name. Nothing is imported or called because a file of a results folder names it.
 
-A stored configuration names callables (``_target_``, ``_files_``, ``adapt.module``), and a record names the
-metric that computes its scores. Such a name is used only if a part names it, in the installed configuration
-or in a folder given on the current command line (``--config-dir``), or with ``--trust``.
+A stored configuration names callables (``_target_``, ``_files_``, ``_check_``, ``adapt.module``), and a
+record names the metric that computes its scores. Such a name is used only if a part names it, in the
+installed configuration or in a folder given on the current command line (``--config-dir``), or
+with ``--trust``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harness.records.stored_files import parse_yaml, read_bytes
 
 GROUPS = ("encoder", "strategy", "task", "body", "logger")
 """Groups whose parts name callables."""
-CALLABLES = ("_target_", "_files_")
+CALLABLES = ("_target_", "_files_", "_check_")
 IN_ADAPT = ("module", "refuse")
 """Keys of ``adapt``, see :class:`harness.encoders.config.AdaptationSupport`."""
 Named = tuple[str, str, str]

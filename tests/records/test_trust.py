@@ -20,6 +20,7 @@ CALLS = [
     {"encoder": {"_target_": "os.system", "name": "x"}},
     {"encoder": {**STATIC, "members": {"first": {"_target_": "os.system"}}}},
     {"encoder": {**STATIC, "_files_": "os.listdir"}},
+    {"encoder": {**STATIC, "_check_": "os.listdir"}},
     {"encoder": {**STATIC, "adapt": {"module": "antigravity"}}},
     {"encoder": {**STATIC, "adapt": {"refuse": "os.system"}}},
     {"encoder": {**STATIC, "recipe": {"full": {"body": {"_target_": "os.system"}}}}},
