@@ -169,7 +169,7 @@ class ColumnForm:
             return True
         cells = cut(row, self.tab)
         spaced, key = row.startswith(("# ", "## ")), _COMMENT_KEY.match(row) is not None
-        if len(cells) != self.width:
+        if len(cells) != self.width or len(cells) < self.least:
             return key or row.startswith("## ") or (spaced and cells[-1].strip() not in self.labels)
         label = cells[self.label].strip()
         known = label in self.labels
