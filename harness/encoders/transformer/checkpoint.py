@@ -106,7 +106,7 @@ def _check_parameters(config: PretrainedConfig, folder: Path, files: Mapping[str
     from transformers import AutoModel
 
     try:
-        with torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
             model = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     except Exception:
         return  # reported when the model is built
