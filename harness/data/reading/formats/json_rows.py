@@ -80,17 +80,12 @@ def read_jsonl(file: TextFile) -> DataTable:
         HarnessError: a line is neither (skipped with ``task.on_error=skip``).
     """
     rows: Rows = []
-    plain = not _may_have_surrogates(file.text)
-    for at, line in lines(file.text):
+    numbered = list(lines(file.text))
+    opened = file.text.count("[") + file.text.count("{")
+    plain = opened < len(numbered) + _MAX_DEPTH and not _may_have_surrogates(file.text)
+    for at, line in numbered:
         try:
-            rows.append(
-                (
-                    at,
-                    json.loads(line)
-                    if plain and line.count("[") < _MAX_DEPTH > line.count("{")
-                    else parse_json(line, ""),
-                )
-            )
+            rows.append((at, json.loads(line) if plain else parse_json(line, "")))
         except (ValueError, RecursionError, HarnessError):
             _skip_line(file, at, line)
     return _table(rows, file, unit="line")
