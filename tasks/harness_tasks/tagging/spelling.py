@@ -109,7 +109,8 @@ def recognise_labels(
     sentences = normalise_labels(data.splits, options, log)
     found = recognise((s.labels for part in sentences.values() for s in part), scheme=options.scheme)
     log.fact(ALL_SPLITS, "scheme", found.scheme, given=asked != "auto")
-    log.note(found.note)
+    by_column = asked != options.scheme
+    log.note(found.note.replace("as given", "a column of CoNLL-U") if by_column else found.note)
     log.add("ill_formed_labels", found.ill_formed)
     (check_plain if found.scheme == "none" else check_entities)(sentences, log)
     return sentences, found

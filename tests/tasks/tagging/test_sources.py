@@ -155,6 +155,7 @@ def test_conllu_is_scored_by_word(tmp_path: Path) -> None:
     assert (task.scheme, task.metric, task.labels) == ("none", "token_accuracy", ["B-X"])
     assert splits.card is not None
     assert len(splits.card.excluded) == 2
+    assert "label scheme none (a column of CoNLL-U), 1 plain labels, no entities" in splits.notes
 
 
 def test_copies_of_a_sentence_stay_on_one_side_of_a_cut(tmp_path: Path) -> None:
