@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from harness.core.instantiate import (
     COMPONENT_KEYS,
     Component,
+    check_files,
     check_options,
     component_values,
     construct,
@@ -156,6 +157,8 @@ class EncoderConfig(Component):
         options = {str(k): v for k, v in config.items() if k not in apart}
         component = component_values(config, key=key)
         check_options(str(component["target"]), options, key=key, reserved=("random_init", "cache_dir"))
+        if key == "encoder":  # the files function of an encoder may return those of its members
+            check_files(str(component["files_function"]), options, key=key)
         return made(cls, {**component, **values, "options": options, "members": members})
 
     def build(self, *, random_init: bool = False, cache_dir: Path) -> Encoder:

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.core.instantiate import COMPONENT_KEYS, Component, component_values, construct
+from harness.core.instantiate import (
+    COMPONENT_KEYS,
+    Component,
+    check_files,
+    check_options,
+    component_values,
+    construct,
+)
 from harness.core.validation import (
     checked,
     choice,
@@ -25,6 +32,7 @@ from harness.core.validation import (
     truth,
 )
 from harness.errors import HarnessError
+from harness.records.contract import check_task
 from harness.task import Task
 
 _count = number(low=1, whole=True)
@@ -179,7 +187,10 @@ class TaskConfig(Component):
         options = {k: v for k, v in given.items() if k not in (*values, *COMPONENT_KEYS)}
         if "train_size" in options:
             options["train_size"] = train_size("task.train_size", options["train_size"])
-        return made(cls, {**component_values(config, key="task"), **values, "options": options})
+        component = component_values(config, key="task")
+        check_options(str(component["target"]), options, key="task")
+        check_files(str(component["files_function"]), options, key="task")
+        return made(cls, {**component, **values, "options": options})
 
     @property
     def kind(self) -> str:
@@ -196,4 +207,5 @@ class TaskConfig(Component):
             task: Task = construct(self.target, self.arguments(), where=self.name)
         except (TypeError, ValueError, AttributeError) as e:  # an option of a type the task does not expect
             raise HarnessError(f"task {self.name}: an option has a value of the wrong type ({e})") from e
+        check_task(task)
         return task

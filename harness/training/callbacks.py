@@ -14,6 +14,7 @@ import torch
 from harness.core.events import Progress
 from harness.data.text import Example
 from harness.processes.distributed import ALONE, World
+from harness.records.contract import scores_of
 from harness.task import HasLiveMetrics, Prediction, Task, fitted_part
 from harness.training.optim import NO_DECAY, frozen_groups
 
@@ -66,7 +67,7 @@ class BestEpochCallback(pl.Callback):
         if part is not None:
             fitted = self.world.on_first(lambda: part.fit_on_dev(predicted, self.examples))
             predicted = part.apply_fitted(predicted, fitted)
-        scores = self.world.on_first(lambda: self.task.score(predicted, self.examples))
+        scores = self.world.on_first(lambda: scores_of(self.task, predicted, self.examples))
         score = float(scores[self.task.metric])
         self.history.append(score)
         if self.keep == "last" or self._better(score):

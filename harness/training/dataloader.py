@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from harness.data.batch import Batch
 from harness.data.text import Example
 from harness.data.tokens import TokenizedWindow
+from harness.records.contract import checked_targets
 from harness.task import Splits, Task
 from harness.training.sequences import Sequences, align_rows
 
@@ -72,7 +73,10 @@ def make_items(
     items = []
     for index, example in enumerate(examples):
         rows = align_rows([windows[i] for i in sequences.numbers(example)])
-        targets = task.row_targets(example, [pair[-1] for pair in rows]) if task else [{} for _ in rows]
+        targets: list[dict[str, np.ndarray]] = [{} for _ in rows]
+        if task:
+            made = task.row_targets(example, [pair[-1] for pair in rows])
+            targets = checked_targets(made, rows=len(rows), task=task)
         items.append(Item(index, example, rows, targets))
     return items
 

@@ -24,6 +24,7 @@ from harness.encoders.scalar_mix import ScalarMix
 from harness.errors import HarnessError
 from harness.processes.distributed import ALONE, World
 from harness.processes.lightning import Sharding, gather_state_dict, local
+from harness.records.contract import checked_loss, checked_outputs, checked_predictions
 from harness.strategies.strategy import Strategy
 from harness.task import Prediction
 from harness.training.dataloader import Step
@@ -106,8 +107,7 @@ class TransferModel(pl.LightningModule):
         device = batch.tokens[0].mask.device
         with self.sharding.autocast(device) if self.sharding else contextlib.nullcontext():
             encoded = tuple(self.encode(tokens) for tokens in batch.tokens)
-            outputs: dict[str, Tensor] = self.head(self.body(encoded, batch.tokens), batch)
-            return outputs
+            return checked_outputs(self.head(self.body(encoded, batch.tokens), batch), head=self.head)
 
     def configure_model(self) -> None:
         """Shard the parameters over the ranks before the optimizer is made; Lightning calls this
@@ -142,7 +142,7 @@ class TransferModel(pl.LightningModule):
         optimizer.zero_grad(set_to_none=True)
         total, items = 0.0, 0
         for n, batch in enumerate(step.batches):
-            loss, count = self.head.loss(self(batch), batch)
+            loss, count = checked_loss(self.head.loss(self(batch), batch), head=self.head)
             with self._synchronising(last=n + 1 == len(step.batches)):
                 self.manual_backward(self._scaled(loss, step, filler=n >= step.own))
             if n < step.own:
@@ -244,7 +244,7 @@ class TransferModel(pl.LightningModule):
         outputs = {k: v.float() if v.is_floating_point() else v for k, v in outputs.items()}
         if any(bool(v.isnan().any()) for v in outputs.values()):
             raise HarnessError("diverged: the model's outputs are NaN; lower optimizer.lr")
-        decoded = self.head.decode(outputs, batch)
+        decoded = checked_predictions(self.head.decode(outputs, batch), batch.examples, head=self.head)
         return [(e.id, p) for e, p in zip(batch.examples, decoded, strict=True)]
 
     def validation_step(self, step: Step, _: int) -> None:

@@ -25,6 +25,7 @@ from harness.core.provenance import git_state, host, versions
 from harness.loggers.factory import current, logged
 from harness.processes.distributed import ALONE, World
 from harness.records.cell import Cell
+from harness.records.contract import scores_of
 from harness.records.predictions import Summary, write_predictions
 from harness.records.record import ENGINE_VERSION, Costs, Record, write_config, write_record
 from harness.strategies.strategy import Strategy
@@ -129,7 +130,7 @@ def _train_and_score(cell: Cell, assembly: Assembly, progress: Progress) -> Reco
     if part is not None:
         predicted = part.apply_fitted(predicted, choice.fitted)
     labelled = not is_unlabelled(splits.test)
-    scores = world.on_first(lambda: task.score(predicted, splits.test) if labelled else {})
+    scores = world.on_first(lambda: scores_of(task, predicted, splits.test) if labelled else {})
     eval_seconds = choice.seconds + time.perf_counter() - begin
     kept = {"dev": (splits.dev, choice.predicted), "test": (splits.test, predicted)}
     counted = write_predictions(cell.folder, kept, task=task) if world.first else Summary()

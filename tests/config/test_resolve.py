@@ -216,11 +216,11 @@ def test_missing_groups_and_names_are_errors_that_name_the_fix(tmp_path: Path) -
 
 
 def test_embedding_tables_are_distinguished_from_encoders_with_layers() -> None:
-    table, model = {"table": True, "_target_": "t.load"}, {"name": "bert", "_target_": "b.load"}
+    table, model = {"table": True, "_target_": "builtins.dict"}, {"name": "bert", "_target_": "builtins.dict"}
     assert EncoderConfig.parse(table).table
     assert not EncoderConfig.parse(model).table
-    assert EncoderConfig.parse({"members": {"a": table, "b": table, "c": None}}).table
-    mixed = EncoderConfig.parse({"members": {"a": table, "b": model}})
+    assert EncoderConfig.parse({**model, "members": {"a": table, "b": table, "c": None}}).table
+    mixed = EncoderConfig.parse({**model, "members": {"a": table, "b": model}})
     assert not mixed.table
     assert mixed.has_table
 

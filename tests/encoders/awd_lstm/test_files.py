@@ -137,12 +137,13 @@ def test_files_by_folder_by_path_and_by_name(tmp_path: Path) -> None:
 
 
 def both(config: dict[str, Any]) -> EncoderConfig:
-    return EncoderConfig.parse({"_files_": "harness.encoders.awd_lstm.files.bidirectional_files", **config})
+    files = "harness.encoders.awd_lstm.files.bidirectional_files"
+    return EncoderConfig.parse({"_target_": "builtins.dict", "_files_": files, **config})
 
 
 def test_files_of_both_directions(tmp_path: Path) -> None:
     make_both(tmp_path)
-    member = {"_target_": "x", "path": None}
+    member = {"_target_": "builtins.dict", "path": None}
     members = {"forward": member, "backward": dict(member)}
     files = both({"members": members, "path": tmp_path}).files(tmp_path)
     assert files["backward.weights"] == tmp_path / "backward" / "model.safetensors"

@@ -221,7 +221,7 @@ def joint(members: dict[str, Any]) -> EncoderConfig:
 def test_files_of_all_members(tmp_path: Path) -> None:
     static(tmp_path)
     member = {
-        "_target_": "x",
+        "_target_": "builtins.dict",
         "_files_": "harness.encoders.download.single_file",
         "path": str(tmp_path / "v.txt"),
     }
