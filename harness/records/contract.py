@@ -56,7 +56,7 @@ def checked_targets(targets: Any, *, rows: int, task: object) -> list[dict[str, 
             f"{type(task).__name__}.row_targets: expected a list of {rows} dicts, one per window of the "
             f"example; got {got}"
         )
-    return targets
+    return list(targets)
 
 
 def checked_outputs(outputs: Any, *, head: object) -> dict[str, Tensor]:

@@ -150,8 +150,8 @@ class TransferModel(pl.LightningModule):
         if self.world.size > 1:
             if not step.batches:
                 self._join_without_examples()
-            total, count = self.world.sum([total, items])
-            items = int(count)
+            total, all_items = self.world.sum([total, items])
+            items = int(all_items)
         if total != total or abs(total) == float("inf"):
             if not self.trainer.global_step:  # before any step, so the learning rate is not the cause
                 raise HarnessError(
