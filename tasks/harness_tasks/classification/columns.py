@@ -1,15 +1,17 @@
-"""Choosing the columns of text, second text and label in a table, and reading their values."""
+"""Choosing the columns of text, second text, label and so on in a table.
+
+A column that is not configured is recognised by its name. Where several names are plausible, the choice is
+refused with the setting for each reading.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.data.reading.tables import DataTable
+from harness.data.reading.log import ambiguous
 from harness.errors import HarnessError, did_you_mean
 
-LEVELS = ("coarse", "fine")
 Names = str | Sequence[str] | None
 
 _TEXT = (
@@ -23,10 +25,26 @@ _TEXT = (
     "document",
     "body",
     "utterance",
-    "title+description",
 )
-_FIRST_OF_PAIR = ("sentence1", "text1", "sentence_a", "text_a", "premise", "question1", "question", "query")
-_SECOND_OF_PAIR = ("sentence2", "text2", "sentence_b", "text_b", "hypothesis", "question2")
+_JOINED = ("title", "description")
+_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("text1", "text2"),
+    ("sentence_a", "sentence_b"),
+    ("text_a", "text_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "passage"),
+    ("question", "context"),
+    ("question", "answer"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("query", "text"),
+    ("claim", "evidence"),
+    ("context", "response"),
+    ("text", "hypothesis"),
+)
 _LABEL = (
     "label",
     "labels",
@@ -36,21 +54,26 @@ _LABEL = (
     "target",
     "sentiment",
     "intent",
-    "class_index",
-    "label_text",
 )
+_LABEL_COPIES = ("class_index", "label_text")
+"""Numbers or names of the classes of another column; used where there is no other."""
+_KNOWN_TEXTS = {*_TEXT, *_JOINED, *(name for pair in _PAIRS for name in pair)}
+_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Column names as configured; each may be a list of candidates, of which the first that exists is used.
 
+    ``a.b`` is the value under the key b of the objects in column a, unless there is a column of that name.
+
     Attributes:
-        text: None = guessed. ``a+b`` joins columns with a blank.
+        text: None = recognised by its name. ``a+b`` joins columns with a blank.
         text_b: None = no second text.
-        label: None = guessed.
+        label: None = recognised by its name.
         id: None = rows are numbered.
         tags: slices of each row, separated by blanks or a list; None = no such column.
+        group: rows with equal values stay on the same side of a cut; None = no such column.
         target: index of the target word, one column per text; empty = no target words.
     """
 
@@ -59,139 +82,190 @@ class Columns:
     label: Names = None
     id: Names = None
     tags: Names = None
+    group: Names = None
     target: tuple[str, ...] = ()
 
     def find(self, columns: Sequence[str], source: str) -> dict[str, str]:
         """The column of each role in use.
 
         Raises:
-            HarnessError: a column does not exist; lists the existing ones.
+            HarnessError: a column does not exist (lists the existing ones), several columns are plausible
+                (lists the settings), or one column has two roles.
         """
-        guesses = (*_FIRST_OF_PAIR, *_TEXT) if self.text_b else _TEXT
-        resolved = {
-            "text": _choose("text", self.text, guesses, columns, source),
-            "label": _choose("label", self.label, _LABEL, columns, source),
-        }
-        for role in ("text_b", "id", "tags"):
+        resolved: dict[str, str] = {}
+        for role in ("text_b", "id", "tags", "group"):
             if getattr(self, role):
-                resolved[role] = _choose(role, getattr(self, role), (), columns, source)
+                resolved[role] = _given(role, getattr(self, role), columns, source)
         for side, name in enumerate(self.target):
-            resolved[f"target_{side}"] = _choose("target", name, (), columns, source)
-        return resolved
+            resolved[f"target_{side}"] = _given("target", name, columns, source)
+        if self.text is not None:
+            resolved["text"] = _given("text", self.text, columns, source)
+        if self.label is not None:
+            resolved["label"] = _given("label", self.label, columns, source)
+        if self.label is None:
+            roles = ("text", "text_b", "target_0", "target_1")
+            resolved["label"] = _find_label(_free(columns, resolved, roles), columns, source)
+        if self.text is None:
+            free = _free(columns, resolved, tuple(resolved))
+            resolved["text"] = _find_text(free, resolved.get("text_b"), columns, source)
+        _check_roles(resolved, columns, source)
+        order = ("text", "text_b", "label", "id", "tags", "group")
+        return {role: resolved[role] for role in (*order, "target_0", "target_1") if role in resolved}
+
+    def settled(self) -> dict[str, str] | None:
+        """Every role's column, if the configuration alone determines them; else None."""
+        names = {role: getattr(self, role) for role in ("text", "text_b", "label", "id", "tags", "group")}
+        if not names["text"] or not names["label"]:
+            return None
+        if not all(value is None or isinstance(value, str) for value in names.values()):
+            return None
+        targets = {f"target_{side}": name for side, name in enumerate(self.target)}
+        return {role: value for role, value in names.items() if value} | targets
 
     def is_header(self, cells: Sequence[str]) -> bool:
         """Whether the first row of a file is a header line."""
-        try:
-            self.find([c.strip() for c in cells], "")
-        except HarnessError:
-            return False
-        return True
+        names = [c.strip() for c in cells]
+        for role, guesses in (("text", _KNOWN_TEXTS), ("label", {*_LABEL, *_LABEL_COPIES})):
+            given = getattr(self, role)
+            if given and _first(given, names) is None:
+                return False
+            if not given and not any(_plain(name) in guesses for name in names):
+                return False
+        others = [*(getattr(self, role) for role in ("text_b", "id", "tags", "group")), *self.target]
+        return all(_first(given, names) is not None for given in others if given)
 
 
-def _choose(role: str, given: Names, guesses: Sequence[str], columns: Sequence[str], source: str) -> str:
-    candidates = [given] if isinstance(given, str) else list(given or guesses)
-    for candidate in candidates:
-        parts = [_match(part, columns, exact=given is not None) for part in candidate.split("+")]
-        if all(parts):
-            return "+".join(str(p) for p in parts)
-        if candidate in columns:
+def _given(role: str, given: Names, columns: Sequence[str], source: str) -> str:
+    found = _first(given, columns)
+    if found is not None:
+        return found
+    candidates = _candidates(given)
+    near = f"; {did_you_mean(candidates[0], columns)}" if len(columns) > 3 else ""
+    shown = " or ".join(candidates)
+    raise HarnessError(f"{source}: no column {shown} (task.{role}); {_listed(columns)}{near}")
+
+
+def _candidates(given: Names) -> list[str]:
+    return [given] if isinstance(given, str) else [str(name) for name in given or ()]
+
+
+def _first(given: Names, columns: Sequence[str]) -> str | None:
+    """The first candidate whose columns exist."""
+    for candidate in _candidates(given):
+        if candidate in columns or all(_exists(part, columns) for part in candidate.split("+")):
             return candidate
-    available = f"columns: {', '.join(f'{c:.40}' for c in columns)}"
-    if given is not None:
-        near = f"; {did_you_mean(candidates[0], columns)}" if len(columns) > 3 else ""
-        raise HarnessError(f"{source}: no column {' or '.join(candidates)} (task.{role}); {available}{near}")
+    return None
+
+
+def _exists(name: str, columns: Sequence[str]) -> bool:
+    return name in columns or nested_in(name, columns) is not None
+
+
+def nested_in(name: str, columns: Sequence[str]) -> str | None:
+    """The column that a dotted name begins with, if there is one; the longest of several."""
+    parts = name.split(".")
+    prefixes = [".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]
+    return next((prefix for prefix in prefixes if prefix in columns), None)
+
+
+def _parts(name: str, columns: Sequence[str]) -> list[str]:
+    return [name] if name in columns else name.split("+")
+
+
+def _free(columns: Sequence[str], resolved: Mapping[str, str], roles: Sequence[str]) -> list[str]:
+    """The columns that have none of these roles."""
+    used = {part for role in roles if role in resolved for part in _parts(resolved[role], columns)}
+    return [c for c in columns if c not in used]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return f"columns: {', '.join(f'{c:.40}' for c in columns)}"
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_")
+
+
+def _named(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The columns with these names, in the order of the names."""
+    plain = {_plain(column): column for column in reversed(columns)}
+    exact = {column: column for column in columns}
+    return [exact.get(name) or plain[name] for name in names if name in exact or name in plain]
+
+
+def _find_label(free: Sequence[str], columns: Sequence[str], source: str) -> str:
+    found = _named(_LABEL, free) or _named(_LABEL_COPIES, free)[:1]
+    if len(found) > 1:
+        raise ambiguous(source, "which column is the label", {c: f"task.label={c}" for c in found})
+    if not found:
+        raise HarnessError(
+            f"{source}: which column is the label? Set task.label=NAME; {_listed(columns)}{_hint(columns)}"
+        )
+    return found[0]
+
+
+def _find_text(free: Sequence[str], text_b: str | None, columns: Sequence[str], source: str) -> str:
+    found = [column for column in free if _plain(column) in _KNOWN_TEXTS]
+    if text_b is not None:
+        partners = [a for a, b in _known_pairs([*found, text_b]) if b == text_b]
+        if len(partners) == 1:
+            return partners[0]
+    if len(found) == 1 and (text_b is not None or _plain(found[0]) in _TEXT):
+        return found[0]
+    if text_b is None and sorted(map(_plain, found)) == sorted(_JOINED):
+        return "+".join(_named(_JOINED, found))
+    if len(found) > 1:
+        raise ambiguous(source, "which column is the text", _readings(found, text_b))
     raise HarnessError(
-        f"{source}: which column is the {role}? Set task.{role}=NAME; {available}{_hint(columns)}"
+        f"{source}: which column is the text? Set task.text=NAME; {_listed(columns)}{_hint(columns)}"
     )
 
 
+def _known_pairs(columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for names in _PAIRS:
+        pair = _named(names, columns)
+        if len(pair) == 2:
+            yield pair[0], pair[1]
+
+
+def _readings(found: Sequence[str], text_b: str | None) -> dict[str, str]:
+    """The settings for each reading of several columns of texts."""
+    if text_b is not None:
+        return {f"{c} and {text_b}": f"task.text={c} task.text_b={text_b}" for c in found[:_SHOWN]}
+    pairs = list(_known_pairs(found)) or [(found[0], found[1])]
+    out = {f"pairs of {a} and {b}": f"task.text={a} task.text_b={b}" for a, b in pairs[:_SHOWN]}
+    out |= {f"{c} only": f"task.text={c}" for c in found[:_SHOWN]}
+    a, b = pairs[0]
+    return out | {"both joined to one text": f"task.text={a}+{b}"}
+
+
 def _hint(columns: Sequence[str]) -> str:
-    first = next(filter(None, (_match(c, columns) for c in _FIRST_OF_PAIR)), None)
-    second = next(filter(None, (_match(c, columns) for c in _SECOND_OF_PAIR)), None)
-    if first and second:
-        return f". For pairs: task.text={first} task.text_b={second}"
+    plain = {_plain(c) for c in columns}
+    if pair := next(_known_pairs(columns), None):
+        return f". For pairs: task.text={pair[0]} task.text_b={pair[1]}"
+    if plain & {"tokens", "words"}:
+        return ". Labelled words are read by task=ner"
+    if plain & {"paragraphs", "answers"}:
+        return ". Questions with answers in a text are read by task=span_qa"
     if len(columns) == 1 and any(c in columns[0] for c in ";|\t"):
         return ". Set task.delimiter when it is not a comma"
     return ". Without a header line, name the columns: task.columns=[label,text]"
 
 
-def _match(name: str, columns: Sequence[str], *, exact: bool = False) -> str | None:
-    if name in columns or exact:
-        return name if name in columns else None
-    plain = [c.strip().lower().replace(" ", "_") for c in columns]
-    return columns[plain.index(name)] if name in plain else None
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """How a raw label becomes a class.
-
-    Attributes:
-        names: class name of each raw label; None = raw labels are the classes.
-        level: ``coarse`` keeps the part before the first colon (``HUM:ind`` -> ``HUM``); None or ``fine``
-            keeps the whole label.
-    """
-
-    names: Mapping[str, str] | None = None
-    level: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.level not in (None, "coarse", "fine"):
-            raise HarnessError(f"task.label_level={self.level}: {did_you_mean(str(self.level), LEVELS)}")
-
-    def read(self, table: DataTable, row: int, column: str) -> str:
-        """Read the class of a row.
-
-        Raises:
-            HarnessError: it has no class; names the row.
-        """
-        value = table.data[column][row]
-        if isinstance(value, int) and not isinstance(value, bool) and column in table.names:
-            names = table.names[column]
-            if not 0 <= value < len(names):
-                raise HarnessError(
-                    f"{table.where(row)}: label {value} is none of the {len(names)} classes"
-                    f"{' (hidden)' if value == -1 else ''}; use a split that has its labels"
-                )
-            label = names[value]
-        else:
-            label = _as_text(value, table, row, column)
-        if self.names is not None:
-            if label not in self.names and label not in self.names.values():
-                raise HarnessError(
-                    f"{table.where(row)}: label {label!r} is not in task.label_names "
-                    f"({', '.join(self.names)}); add it"
-                )
-            label = self.names.get(label, label)
-        return label.split(":", 1)[0] if self.level == "coarse" else label
-
-
-def _as_text(value: object, table: DataTable, row: int, column: str) -> str:
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # pandas stores integers as floats in columns with missing values
-    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        return str(value)
-    missing = value is None or isinstance(value, str | float)
-    what = "is missing" if missing else f"is {value!r:.40}"
-    raise HarnessError(f"{table.where(row)}: the label (column {column}) {what}; each row needs one class")
-
-
-def read_tags(table: DataTable, row: int, column: str) -> tuple[str, ...]:
-    """Read the slices of a row; an empty cell means none.
-
-    Raises:
-        HarnessError: the value is neither a string nor a list of strings; names the row.
-    """
-    value = table.data[column][row] or []
-    tags = value.split() if isinstance(value, str) else value
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+def _check_roles(resolved: dict[str, str], columns: Sequence[str], source: str) -> None:
+    """Refuse a column that is both text and label, or both texts."""
+    label = resolved["label"]
+    for role in ("text", "text_b"):
+        if role in resolved and label in _parts(resolved[role], columns):
+            raise HarnessError(
+                f"{source}: column {label} is both the text (task.{role}) and the label (task.label); "
+                f"name another column for one of them; {_listed(columns)}"
+            )
+    if resolved["text"] == resolved.get("text_b"):
         raise HarnessError(
-            f"{table.where(row)}: column {column} holds {value!r:.40}; expected tags separated by "
-            "blanks, or a list of strings"
+            f"{source}: column {resolved['text']} is both texts of the pair; set task.text_b to the other "
+            f"column; {_listed(columns)}"
         )
-    return tuple(tags)
 
 
 def target_columns(given: Names, *, texts: int) -> tuple[str, ...]:
@@ -207,42 +281,3 @@ def target_columns(given: Names, *, texts: int) -> tuple[str, ...]:
             "the target word"
         )
     return names
-
-
-def read_word_index(table: DataTable, row: int, column: str) -> int:
-    """Read the index of the target word, counted from 0.
-
-    Raises:
-        HarnessError: not an integer of at least 0; names the row.
-    """
-    value = table.data[column][row]
-    try:
-        index = int(str(value)) if not isinstance(value, float) else int(value) if value.is_integer() else -1
-    except (ValueError, OverflowError):
-        index = -1
-    if index < 0:
-        raise HarnessError(
-            f"{table.where(row)}: column {column} holds {value!r:.40}; expected the index of the target "
-            "word, an integer counted from 0 (task.target)"
-        )
-    return index
-
-
-def read_text(table: DataTable, row: int, column: str, *, allow_empty: bool) -> str:
-    """Read a row's text, unchanged.
-
-    Raises:
-        HarnessError: it is empty (unless allowed) or not a string; names the row.
-    """
-    names = [column] if column in table.data else column.split("+")
-    values = [table.data[name][row] for name in names]
-    for value in values:
-        if value is not None and not isinstance(value, str):
-            raise HarnessError(f"{table.where(row)}: column {column} holds {value!r:.40}, not a text")
-    text = " ".join(v or "" for v in values)
-    if not text.strip() and not allow_empty:
-        raise HarnessError(
-            f"{table.where(row)}: the text (column {column}) is empty; remove the row or keep it with "
-            "task.allow_empty=true"
-        )
-    return text

@@ -3,9 +3,8 @@ asked for."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -23,8 +22,17 @@ from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
 from harness_tasks.classification import scoring
 from harness_tasks.classification.averaging import average_classes
-from harness_tasks.classification.columns import Columns, Labels, Names, target_columns
-from harness_tasks.classification.reader import HUB_COLUMNS, LabelledRow, RowReader
+from harness_tasks.classification.checks import check_classes, check_shared_classes
+from harness_tasks.classification.columns import Columns, Names, target_columns
+from harness_tasks.classification.labels import Labels
+from harness_tasks.classification.reader import (
+    HUB_COLUMNS,
+    LabelledRow,
+    RowReader,
+    Rows,
+    unlabelled_labels,
+    without_unlabelled,
+)
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
@@ -53,6 +61,9 @@ class TextClassification:
             splitter counts; the head then reads the states of these words instead of a summary of the texts.
         label_names: class name of each raw label.
         label_level: ``coarse`` reads ``HUM:ind`` as ``HUM``.
+        group: column; rows with equal values stay on the same side of a cut.
+        unlabelled: raw labels that mean "no label", besides empty and missing ones; an empty list = no
+            others. Null = a label that may mean it, such as ``-``, is refused.
         labels: the classes; null = those of train. A class that is absent from train can then be predicted.
         metric: accuracy, macro_f1, mcc, or f1 of the class ``positive``.
         class_weights: ``balanced`` weights class k by n / (K n_k) in the loss; null = no weights.
@@ -81,9 +92,11 @@ class TextClassification:
         id: str | None = None,
         tags: Names = None,
         target: Names = None,
-        label_names: Mapping[object, object] | None = None,
+        group: Names = None,
+        label_names: Mapping[object, object] | Sequence[object] | None = None,
         label_level: str | None = None,
         labels: Sequence[object] | None = None,
+        unlabelled: object = None,
         metric: str = "accuracy",
         positive: object = None,
         class_weights: str | None = None,
@@ -103,19 +116,32 @@ class TextClassification:
         self.class_weights = class_weights
         self.labels: list[str] = []
         self.weights: list[float] | None = None
-        self._declared = None if labels is None else [str(c) for c in labels]
+        declared = None if labels is None else tuple(str(c) for c in labels)
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
-        columns = Columns(text, text_b, label, id, tags, target_columns(target, texts=self.n_texts))
-        self._target = bool(columns.target)
-        names = None if label_names is None else {str(k): str(v) for k, v in label_names.items()}
-        self._reader = RowReader(self._source, columns, Labels(names, label_level), allow_empty)
+        columns = Columns(text, text_b, label, id, tags, group, target_columns(target, texts=self.n_texts))
+        self._columns = columns
+        self._labels = Labels(_names(label_names), label_level, declared, unlabelled is not None)
+        self._reader = RowReader(
+            self._source, columns, allow_empty, label_level, unlabelled_labels(unlabelled), kind
+        )
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and fit the classes on train as far as it is used; a limit then takes a seeded sample
         a split."""
         log = self._source.log()
-        rows = self._source.complete(self._reader.rows(log), log, stratify=lambda row: row.label)
-        report = self._fit(rows, log)
+        read = without_unlabelled(self._labels.classes(self._reader.rows(log), log), log)
+        declared = self._declared(read)
+        guessed = self._columns.label is None and self._source.hub is None
+        check_classes(read, log, declared=declared is not None, guessed=guessed)
+        check_shared_classes(read, declared)
+        rows = self._source.complete(
+            read,
+            log,
+            stratify=lambda row: row.label,
+            keys=LabelledRow.key,
+            group=(lambda row: row.group) if self._columns.group else None,
+        )
+        report = self._fit(rows, log, declared)
         card = make_card(log, {role: [row.card_example() for row in part] for role, part in rows.items()})
         train, dev, test = ([r.example() for r in take(rows[s], limit)] for s in ("train", "dev", "test"))
         return Splits(
@@ -132,7 +158,7 @@ class TextClassification:
         from harness_tasks.classification.head import ClassificationHead
 
         self._check_read()
-        return ClassificationHead(spec, self.labels, self.weights, target=self._target)
+        return ClassificationHead(spec, self.labels, self.weights, target=bool(self._columns.target))
 
     def score(self, predictions: Mapping[str, Prediction], examples: Sequence[Example]) -> dict[str, float]:
         """See :func:`harness_tasks.classification.scoring.score`."""
@@ -159,25 +185,35 @@ class TextClassification:
         from harness_tasks.classification.live_metrics import live_metrics
 
         self._check_read()
-        absent = sorted({str(e.gold) for e in examples} - set(self.labels))
+        absent = sorted({str(e.gold) for e in examples if e.gold is not None} - set(self.labels))
         return live_metrics([*self.labels, *absent], self.positive)
 
-    def _fit(self, rows: Mapping[str, Sequence[LabelledRow]], log: ReadLog) -> dict[str, float]:
+    def _declared(self, rows: Rows) -> list[str] | None:
+        """``task.labels`` in the normal form of the labels."""
+        if self._labels.declared is None:
+            return None
+        found = {str(r.label) for r in rows["train"]}
+        return [self._labels.same_form(name, found) for name in self._labels.declared]
+
+    def _fit(
+        self, rows: Mapping[str, Sequence[LabelledRow]], log: ReadLog, declared: list[str] | None
+    ) -> dict[str, float]:
         """Classes and weights from train; notes on classes that are not where they should be."""
-        counts = Counter(r.label for r in rows["train"])
-        self.labels = self._declared or sorted(counts, key=_natural)
+        counts = Counter(str(r.label) for r in rows["train"])
+        self.labels = declared or sorted(counts, key=_natural)
         unknown = [c for c in counts if c not in self.labels]
         if unknown:
-            raise HarnessError(f"train holds label {unknown[0]!r}, which task.labels does not list; add it")
-        if self._declared is None and len(counts) > MANY and _are_scores(counts):
             raise HarnessError(
-                f"the labels are {len(counts)} different numbers ({', '.join(list(counts)[:3])}, ...): "
-                "task=text_regression learns numbers; list task.labels if they are classes all the same"
+                f"train holds label {unknown[0]!r}, which task.labels does not list; add it, or set "
+                f"task.unlabelled={unknown[0]} if it means that there is no label"
             )
         if len(self.labels) < 2:
             raise HarnessError(f"train holds a single class, {self.labels[0]!r}: there is nothing to learn")
-        if self.positive is not None and self.positive not in self.labels:
-            raise HarnessError(f"task.positive={self.positive}: {did_you_mean(self.positive, self.labels)}")
+        if self.positive is not None:
+            self.positive = self._labels.same_form(self.positive, self.labels)
+            if self.positive not in self.labels:
+                hint = did_you_mean(self.positive, self.labels)
+                raise HarnessError(f"task.positive={self.positive}: {hint}")
         for name in self.labels:
             if not counts[name]:
                 log.note(f"class {name!r} is listed in task.labels but has no example in train")
@@ -190,11 +226,6 @@ class TextClassification:
             raise RuntimeError("splits() must be called first: it fits the classes")
 
 
-MANY = 20
-"""More numbers with decimals than this are scores, not classes."""
-_DECIMAL = re.compile(r"[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?")
-
-
 def balanced(labels: Sequence[str], counts: Mapping[str, int]) -> list[float]:
     """Weight n / (K n_k) of each class, K the classes that occur; 1 for a class that does not."""
     present = [counts[c] for c in labels if counts.get(c)]
@@ -202,16 +233,20 @@ def balanced(labels: Sequence[str], counts: Mapping[str, int]) -> list[float]:
     return [n / (len(present) * counts[c]) if counts.get(c) else 1.0 for c in labels]
 
 
-def _are_scores(labels: Iterable[str]) -> bool:
-    found = list(labels)
-    return any("." in c for c in found) and all(_DECIMAL.fullmatch(c) for c in found)
+def _names(given: Mapping[object, object] | Sequence[object] | None) -> dict[str, str] | None:
+    """``task.label_names``; a list has the names of the classes 0, 1, ..."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        given = dict(enumerate([given] if isinstance(given, str) else given))
+    return {str(k): str(v) for k, v in given.items()}
 
 
 def _absent(rows: Mapping[str, Sequence[LabelledRow]], labels: Sequence[str], log: ReadLog) -> int:
     """Note every class that only dev or test has; it stays gold and no prediction can match it."""
     absent: set[str] = set()
     for role in ("dev", "test"):
-        unseen = Counter(r.label for r in rows[role] if r.label not in labels)
+        unseen = Counter(r.label for r in rows[role] if r.label is not None and r.label not in labels)
         absent |= set(unseen)
         for c, n in sorted(unseen.items()):
             log.warn(f"label {c!r} is absent from train ({n} in {role}): always counted as wrong")

@@ -13,12 +13,13 @@ from harness.data.reading.card import make_card
 from harness.data.reading.source import DataOptions, DataSource
 from harness.data.splits import limit as take
 from harness.data.statistics import ExampleStats
-from harness.data.text import Example, Text
+from harness.data.text import Example
 from harness.errors import HarnessError, did_you_mean
 from harness.task import Head, HeadInput, Prediction, Splits
-from harness_tasks.classification.columns import Columns, Labels, Names
-from harness_tasks.classification.reader import HUB_COLUMNS, LabelledRow, RowReader
+from harness_tasks.classification.columns import Columns, Names
+from harness_tasks.classification.reader import HUB_COLUMNS, RowReader, unlabelled_labels
 from harness_tasks.regression import scoring
+from harness_tasks.regression.numbers import NumberedRow, read_numbers
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
@@ -32,7 +33,7 @@ class TextRegression:
     Args:
         name: name of the data set, used in the results path.
         kind: kind of task.
-        text, text_b, id, tags, allow_empty, data: as in
+        text, text_b, id, tags, group, unlabelled, allow_empty, data: as in
             :class:`harness_tasks.classification.task.TextClassification`.
         label: column of the number; null = guessed.
         metric: ``pearson``, ``spearman`` or ``mse``.
@@ -56,6 +57,8 @@ class TextRegression:
         label: Names = None,
         id: str | None = None,
         tags: Names = None,
+        group: Names = None,
+        unlabelled: object = None,
         metric: str = "pearson",
         allow_empty: bool = False,
         **data: Unpack[DataOptions],
@@ -67,8 +70,10 @@ class TextRegression:
         self.n_texts = 2 if text_b else 1
         self._scale: tuple[float, float] | None = None
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
-        columns = Columns(text, text_b, label, id, tags)
-        self._reader = RowReader(self._source, columns, Labels(), allow_empty)
+        self._columns = Columns(text, text_b, label, id, tags, group)
+        self._reader = RowReader(
+            self._source, self._columns, allow_empty, None, unlabelled_labels(unlabelled), kind
+        )
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and the scale of train as far as it is used; a limit then takes a seeded sample a
@@ -79,25 +84,30 @@ class TextRegression:
                 whose numbers are all the same.
         """
         log = self._source.log()
-        rows = self._source.complete(self._reader.rows(log), log)
-        examples = {role: [row.card_example() for row in part] for role, part in rows.items()}
+        read = read_numbers(self._reader.rows(log), log)
+        rows = self._source.complete(
+            read,
+            log,
+            keys=NumberedRow.key,
+            group=(lambda numbered: numbered.row.group) if self._columns.group else None,
+        )
+        examples = {role: [numbered.row.card_example() for numbered in part] for role, part in rows.items()}
         card = make_card(log, examples, counted="")
-        read = {role: [_number(row) for row in part] for role, part in rows.items()}
-        values = np.array(read["train"])
+        values = np.array([numbered.value for numbered in rows["train"]], dtype=np.float64)
         mean, std = float(values.mean()), float(values.std())
         if std == 0:
             raise HarnessError(f"train holds the same number {mean:g} everywhere: there is nothing to learn")
         self._scale = mean, std
-        pairs = {role: list(zip(rows[role], read[role], strict=True)) for role in rows}
         train, dev, test = (
-            [_example(*pair) for pair in take(pairs[role], limit)] for role in ("train", "dev", "test")
+            [numbered.example() for numbered in take(rows[role], limit)] for role in ("train", "dev", "test")
         )
         report = {"train_mean": mean, "train_std": std, **log.counts}
         return Splits(train, dev, test, notes=log.notes, report=report, warnings=log.warnings, card=card)
 
     def row_targets(self, example: Example, rows: Sequence[TokenizedWindow]) -> list[dict[str, np.ndarray]]:
-        """``value``: 0-d, the gold."""
-        return [{"value": np.array(example.gold, dtype=np.float32)} for _ in rows]
+        """``value``: 0-d, the gold; NaN without one."""
+        value = math.nan if example.gold is None else example.gold
+        return [{"value": np.array(value, dtype=np.float32)} for _ in rows]
 
     def head(self, spec: HeadInput) -> Head:
         from harness_tasks.regression.head import RegressionHead
@@ -132,20 +142,3 @@ class TextRegression:
             mean = math.fsum(float(member[e.id].value) for member in members) / len(members)
             out[e.id] = Prediction(mean, (mean,))
         return out
-
-
-def _number(row: LabelledRow) -> float:
-    try:
-        value = float(row.label)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise HarnessError(
-            f"example {row.id!r}: the label {row.label!r} is no finite number; mend or remove the row, or "
-            "name another column with task.label"
-        )
-    return value
-
-
-def _example(row: LabelledRow, value: float) -> Example:
-    return Example(row.id, tuple(Text.from_string(t) for t in row.texts), value, row.tags)

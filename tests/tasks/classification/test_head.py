@@ -53,7 +53,8 @@ def encode(batch: Batch, hidden: int = 4, *, pooled: bool = False) -> tuple[Enco
 @pytest.fixture
 def task(tmp_path: Path) -> TextClassification:
     path = tmp_path / "a.csv"
-    path.write_text("text,label\n" + "x,a\ny,b\n" * 10, encoding="utf-8")
+    rows = "".join(f"x{i},a\ny{i},b\n" for i in range(10))
+    path.write_text(f"text,label\n{rows}", encoding="utf-8")
     task = TextClassification(train=str(path))
     task.splits()
     return task

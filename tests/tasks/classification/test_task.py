@@ -60,7 +60,7 @@ def test_an_empty_text_is_refused_with_its_row_or_kept(tmp_path: Path) -> None:
 
 
 def test_windows_line_ends_give_the_same_examples(tmp_path: Path) -> None:
-    lines = "DESC:def What is it ?\nHUM:ind Who is she ?\n" * 10
+    lines = "".join(f"DESC:def What is it {i} ?\nHUM:ind Who is she {i} ?\n" for i in range(10))
     unix, windows = (
         TextClassification(train=write(tmp_path / name, text)).splits()
         for name, text in (("TREC.a", lines), ("TREC.b", lines.replace("\n", "\r\n")))
@@ -106,7 +106,7 @@ def test_a_label_that_train_lacks_stays_gold_and_is_reported(tmp_path: Path) -> 
 
 def test_weights_and_singletons(tmp_path: Path) -> None:
     assert balanced(["a", "b", "c"], {"a": 8, "b": 2}) == [0.625, 2.5, 1.0]
-    rows = "text,label\n" + "x,a\n" * 8 + "y,b\nz,b\n"
+    rows = "text,label\n" + "".join(f"x{i},a\n" for i in range(8)) + "y,b\nz,b\n"
     train = write(tmp_path / "a.csv", rows)
     task = TextClassification(
         train=train, dev="none", test=copied(train), labels=["a", "b", "c"], class_weights="balanced"
@@ -164,8 +164,11 @@ def test_bad_options_are_refused_before_reading(options: dict[str, Any], message
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"text": "x"}', "line 2: the label .* is missing"),
-        ('{"text": "x", "label": ["a"]}', r"the label .* is \['a'\]"),
+        ('{"text": "x", "label": ["a", "b"]}', r"line 2: the label .* is \['a', 'b'\]: several labels"),
+        (
+            '{"text": "x", "label": {"name": "a"}}',
+            r"line 2: the label .* object.* task\.label=label\.name",
+        ),
         ('{"text": 3, "label": "a"}', "column text holds 3, not a text"),
         ('{"text": null, "label": "a"}', "the text .* is empty"),
         ('{"text": NaN, "label": "a"}', "column text holds nan"),
