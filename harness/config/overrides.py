@@ -21,7 +21,7 @@ TEXT_KEYS = frozenset(
         *("name", "path", "train", "dev", "test", "files", "file", "corpus", "contexts"),
         *("results_dir", "cache_dir", "text", "text_a", "text_b", "label", "id", "columns"),
         *("hub", "revision", "subset", "language", "encoding", "separator", "delimiter", "comment"),
-        *("positive", "labels", "group", "project", "entity", "tags"),
+        *("positive", "labels", "unlabelled", "group", "project", "entity", "tags"),
     }
 )
 """Last components of the dotted keys whose values are text."""

@@ -32,13 +32,13 @@ class Labels:
         level: ``coarse`` keeps the part before the first colon (``HUM:ind`` -> ``HUM``); None or ``fine``
             keeps all of it.
         declared: the classes (``task.labels``); None = those of train.
-        unlabelled: whether ``task.unlabelled`` is set, so that all other labels are classes.
+        unlabelled: ``task.unlabelled``; empty = all labels are classes, None = not set.
     """
 
     names: Mapping[str, str] | None = None
     level: str | None = None
     declared: tuple[str, ...] | None = None
-    unlabelled: bool = False
+    unlabelled: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if self.level not in (None, "coarse", "fine"):
@@ -98,18 +98,18 @@ class Labels:
     def _without_markers(self, rows: Rows, log: ReadLog) -> Rows:
         """Refuse labels that may mean "no label", unless the configuration says what they are."""
         counts = _count(rows)
-        found = [] if self.unlabelled else _markers(counts)
+        found = [] if self.unlabelled == frozenset() else _markers(counts)
         unclear = [label for label in found if label not in self._known()]
         if not unclear:
             return rows
         if self.declared is None:
-            label = unclear[0]
+            label, markers = unclear[0], [*sorted(self.unlabelled or ()), *found]
             raise ambiguous(
                 _first(rows, label).where,
                 f"label {label!r} ({counts[label]} rows): is it a class, or does it mean that there is no "
                 "label",
                 {
-                    "no label: such rows are left out": f"task.unlabelled={_listed(found)}",
+                    "no label: such rows are left out": f"task.unlabelled={_listed(markers)}",
                     "all labels are classes": "task.unlabelled=[]",
                 },
             )

@@ -216,9 +216,11 @@ class RowReader:
 
 
 def unlabelled_labels(value: object) -> frozenset[str]:
-    """``task.unlabelled`` as a set of raw labels; numbers in both forms (-1 and -1.0)."""
+    """``task.unlabelled`` as a set of raw labels, with numbers in normal form and all spellings of NaN."""
     values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     texts = {str(v).strip() for v in values if v is not None}
+    if any(text.lower() == "nan" for text in texts):  # YAML reads .nan as a number
+        texts |= {"nan", "NaN", "NAN"}
     return frozenset(texts | {number for text in texts if (number := whole_number(text)) is not None})
 
 

@@ -120,10 +120,10 @@ class TextClassification:
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
         columns = Columns(text, text_b, label, id, tags, group, target_columns(target, texts=self.n_texts))
         self._columns = columns
-        self._labels = Labels(_names(label_names), label_level, declared, unlabelled is not None)
-        self._reader = RowReader(
-            self._source, columns, allow_empty, label_level, unlabelled_labels(unlabelled), kind
-        )
+        missing = unlabelled_labels(unlabelled)
+        open_labels = None if unlabelled is None else missing
+        self._labels = Labels(_names(label_names), label_level, declared, open_labels)
+        self._reader = RowReader(self._source, columns, allow_empty, label_level, missing, kind)
 
     def splits(self, *, limit: int | None = None) -> Splits:
         """Read all data and fit the classes on train as far as it is used; a limit then takes a seeded sample

@@ -80,6 +80,8 @@ def test_a_marker_of_missing_labels_is_refused_left_out_or_a_class(tmp_path: Pat
     assert splits.card is not None
     assert any("2 rows left out: no label" in line for line in splits.card.lines())
     assert read(tmp_path, train, unlabelled=[])[0].labels.count(marker) == 1
+    with pytest.raises(HarnessError, match=r"Set task\.unlabelled=\[--,"):  # names another label
+        read(tmp_path, train, unlabelled=["--"])
     assert len(read(tmp_path, train, labels=["a", "b"])[1].train) == 16
     assert len(read(tmp_path, train, labels=["a", "b", marker])[1].train) == 18
 
