@@ -29,7 +29,7 @@ def score_text(row: BoardRow) -> str:
     if row.mean is None:
         if row.state == "diverged":
             return f"diverged ({row.diverged} of {len(row.scores)})"
-        return "no test split" if row.state == "untested" else row.state
+        return "no test score" if row.state == "untested" else row.state
     deviation = f" ± {_number(row.std)}" if row.std is not None else ""
     return _number(row.mean) + deviation + (f" {MARK}" if has_warnings(row) else "")
 

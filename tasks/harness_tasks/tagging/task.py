@@ -165,7 +165,7 @@ class Tagging:
         card = make_card(
             log,
             {role: [self._card_example(e) for e in part] for role, part in parts.items()},
-            counted="labels" if self.scheme == "none" else "entities",
+            counted="labels" if self.scheme == "none" else "entity types",
             unit="words" if self._characters is None else "characters",
         )
         train, dev, test = (take(parts[role], limit) for role in ("train", "dev", "test"))
