@@ -92,12 +92,7 @@ def prepare(
     Raises:
         HarnessError: names the key, the value and the fix. Raised before any data are read or written.
     """
-    _need_groups(config)
-    given = check(config)
-    given["task"] = typed_labels(_section(given, "task"))
-    refuse_booleans(given)
-    given |= portable_sections(given)
-    check_patience(_section(given, "trainer"))
+    given = _checked(config)
     task_config = TaskConfig.parse(_section(given, "task"))
     task = task_config.build()
     parts = _parts(given, task_config, task, folders=searched_folders() if folders is None else folders)
@@ -116,9 +111,7 @@ def prepare(
     trainer = made(TrainerConfig, sections["trainer"])
     masks = draws_masks(trainer, body, parts.encoder, parts.strategy)
     hardware = hardware_identity(trainer, draws_masks=masks)
-    redundant: Section = {}
-    if reason is None and parts.task.files(cache_dir):  # a hub data set is not loaded to find this out
-        redundant = redundant_options(parts.task, files.fingerprints["task"])
+    redundant = _redundant(parts.task, files, cache_dir) if reason is None else {}
     identifier = cell_id(
         {**resolved, "task": {**_section(resolved, "task"), **redundant}},
         files.fingerprints,
@@ -149,6 +142,22 @@ def prepare(
         sources=files.signatures,
         resolved=resolved,
     )
+
+
+def _checked(config: Mapping[str, object]) -> Section:
+    """The configuration with known keys only, labels as text and absolute paths."""
+    _need_groups(config)
+    given = check(config)
+    given["task"] = typed_labels(_section(given, "task"))
+    refuse_booleans(given)
+    given |= portable_sections(given)
+    check_patience(_section(given, "trainer"))
+    return given
+
+
+def _redundant(task: TaskConfig, files: InputFiles, cache_dir: Path) -> Section:
+    """Options of the task that decide nothing. A hub data set is not loaded to find them out."""
+    return redundant_options(task, files.fingerprints["task"]) if task.files(cache_dir) else {}
 
 
 def _parts(given: Mapping[str, object], task_config: TaskConfig, task: Task, *, folders: Folders) -> Parts:

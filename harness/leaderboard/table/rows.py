@@ -124,7 +124,8 @@ class BoardRow:
 
     @property
     def state(self) -> str:
-        """``scored``, ``untested`` (no test split, or one without labels), ``diverged``, ``failed`` or ``skipped``."""
+        """``scored``, ``untested`` (no test split, or one without labels), ``diverged``, ``failed`` or
+        ``skipped``."""
         if self.mean is not None:
             return "scored"
         if self.diverged:
