@@ -252,7 +252,7 @@ def test_weights_that_are_no_numbers_are_not_blamed_on_the_rate(tmp_path: Path) 
     save_file({**tensors, name: tensors[name].fill_(float("nan"))}, path, metadata={"format": "pt"})
     over = ["encoder=mini_bert", f"encoder.path={tmp_path / 'bert'}", "task=mini_topic", *QUICK]
     for strategy in ("full", "frozen"):
-        with pytest.raises(HarnessError, match=r"before any step: the encoder's weights"):
+        with pytest.raises(HarnessError, match="its weights give numbers that are not finite"):
             run_cell(make_cell(tmp_path, *over, f"strategy={strategy}"))
 
 

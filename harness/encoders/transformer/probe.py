@@ -86,6 +86,10 @@ def _trace(encoder: TransformerEncoder, label: str) -> Structure:
     order = LayerOrder(encoder)
     with order.observed():
         states, layers = encoder.raw_layers(_batch(encoder, *rows))
+    if not bool(states.isfinite().all()):
+        raise HarnessError(
+            f"{label}: its weights give numbers that are not finite; the checkpoint is damaged"
+        )
     if reading_direction(states) == "none":
         raise HarnessError(
             f"{label}: its states do not depend on other tokens: it is not a contextual encoder"
