@@ -46,3 +46,9 @@ def shared_data() -> Path:
     if not (folder / "data").is_dir():
         pytest.fail(f"{DATA}={where}: has no subfolder data/")
     return folder
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Name bytes by their argument: compressed data differ from run to run, and parallel workers must collect
+    equal names."""
+    return argname if isinstance(val, bytes) else None
