@@ -34,7 +34,11 @@ def named_files(given: Paths, role: str) -> list[Path]:
     paths: list[Path] = []
     for one in as_list(given):
         path = Path(one).expanduser()
-        if split_part(path)[0].is_file():
+        try:
+            found = split_part(path)[0].is_file()
+        except OSError as e:  # such as a name that is too long
+            raise HarnessError(f"task.{role}={one:.60}: {e.strerror}") from None
+        if found:
             paths.append(path)
         elif path.is_dir():
             raise HarnessError(f"task.{role}={one}: is a folder; name a file or a pattern in it")

@@ -190,6 +190,6 @@ def _warn_variants(rows: Rows, classes: Mapping[str, str | None], log: ReadLog) 
 def _folded(name: str) -> str:
     text = "".join(unicodedata.normalize("NFC", name).casefold().split())
     try:
-        return repr(float(text)) if len(text) < 20 and text[-1:].isdigit() else text
+        return repr(float(text)) if len(text) < 16 and text[-1:].isdigit() else text
     except ValueError:
         return text

@@ -117,6 +117,8 @@ class TextClassification:
         self.labels: list[str] = []
         self.weights: list[float] | None = None
         declared = None if labels is None else tuple(str(c) for c in labels)
+        if declared and (twice := [c for c, n in Counter(declared).items() if n > 1]):
+            raise HarnessError(f"task.labels lists {twice[0]!r} twice")
         self._source = DataSource.of(data, hub_columns=HUB_COLUMNS)
         columns = Columns(text, text_b, label, id, tags, group, target_columns(target, texts=self.n_texts))
         self._columns = columns

@@ -104,3 +104,10 @@ def _warn_classes(rows: Mapping[str, list[NumberedRow]], log: ReadLog) -> None:
     if len(values) == 2 and len(rows["train"]) > 2:
         shown = " and ".join(f"{value:g}" for value in sorted(v for v in values if v is not None))
         log.warn(f"train has only the numbers {shown}: task=text_classification learns classes")
+    for role in ("dev", "test"):
+        same = {numbered.value for numbered in rows.get(role, ())}
+        if len(rows.get(role, ())) > 2 and len(same) == 1 and (value := same.pop()) is not None:
+            log.warn(
+                f"{role} holds the same number {value:g} everywhere, so that no correlation is defined; set "
+                f"task.unlabelled={value:g} if it means that there is no label"
+            )

@@ -160,6 +160,8 @@ def test_label_and_text_parted_by_tabs(tmp_path: Path) -> None:
 def test_fasttext_lines(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.txt", "__label__x some text\n__label__y more\n"))
     assert rows(table) == [{"label": "x", "text": "some text"}, {"label": "y", "text": "more"}]
+    table = read_table(write(tmp_path / "a.txt", "__label__x\tsome  text\n__label__y\ta\tb\n"))
+    assert rows(table) == [{"label": "x", "text": "some  text"}, {"label": "y", "text": "a\tb"}]
     for line, what in [("__label__x __label__y text", "2 labels"), ("bare text", "no label")]:
         path = write(tmp_path / "b.txt", f"__label__x fine\n{line}\n")
         with pytest.raises(HarnessError, match=rf"b\.txt, line 2: {what}"):

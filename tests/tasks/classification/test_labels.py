@@ -228,3 +228,18 @@ def test_rows_that_cannot_be_read_are_skipped_on_request(tmp_path: Path) -> None
     assert splits.card is not None
     assert splits.card.n_skipped == 3
     assert "line 22: the label (column label)" in splits.card.skipped[1]
+
+
+def test_long_whole_numbers_are_not_taken_for_one_number(tmp_path: Path) -> None:
+    _, splits = read(tmp_path, ["9007199254740992", "9007199254740993"] * 5, ["9007199254740992"])
+    assert not any("only in their writing" in w for w in splits.warnings)
+
+
+def test_a_class_is_listed_once(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"task\.labels lists 'a' twice"):
+        read(tmp_path, PAIRED, labels=["a", "b", "a"])
+
+
+def test_a_name_that_is_too_long_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"task\.train=a+: File name too long"):
+        TextClassification(train="a" * 400 + ".csv").splits()

@@ -47,6 +47,14 @@ def test_numbers_are_read(tmp_path: Path, labels: list[str], values: list[float]
     assert any("decimal commas" in note for note in splits.notes) == any("," in label for label in labels)
 
 
+def test_a_test_split_of_one_number_is_warned_of(tmp_path: Path) -> None:
+    assert any("-1 everywhere" in w for w in read(tmp_path, VALUES, ["-1.0"] * 3).warnings)
+    assert not read(tmp_path, VALUES, ["-1", "-1", "2"]).warnings
+    unlabelled = read(tmp_path, VALUES, ["-1.0"] * 3, unlabelled="-1")
+    assert gold(unlabelled, "test") == [None] * 3
+    assert not any("everywhere" in w for w in unlabelled.warnings)
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

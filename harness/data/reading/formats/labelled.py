@@ -5,6 +5,7 @@ Which part of a line is the label is recognised by its values: labels are few an
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ def _cut(file: TextFile, delimiter: str, *, last: bool = False) -> tuple[list[in
 
 
 def read_fasttext(file: TextFile) -> DataTable:
-    """Read lines of one ``__label__NAME``, a blank and the text.
+    """Read lines of one ``__label__NAME``, a blank or a tab, and the text.
 
     Raises:
         HarnessError: a line has no label or several (skipped with ``task.on_error=skip``).
@@ -167,13 +168,13 @@ def read_fasttext(file: TextFile) -> DataTable:
     positions: list[int] = []
     data: dict[str, list[str]] = {"label": [], "text": []}
     for at, line in lines(file.text):
-        words = line.split(" ")
+        words = re.split("[ \t]", line)
         labels = [w for w in words if w.startswith(FASTTEXT)]
         if len(labels) != 1 or not words[0].startswith(FASTTEXT):
             what = f"{len(labels)} labels ({' '.join(labels):.100})" if labels else "no label"
             file.skip(at, f"{what}; each line is one {FASTTEXT}NAME, a space and the text")
             continue
         data["label"].append(labels[0].removeprefix(FASTTEXT))
-        data["text"].append(" ".join(words[1:]))
+        data["text"].append(line[len(words[0]) + 1 :])
         positions.append(at)
     return DataTable(str(file.path), data, positions)
