@@ -169,9 +169,9 @@ def test_fasttext_lines(tmp_path: Path) -> None:
 
 
 def test_columns_name_what_has_no_header(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", '"3","Title","Text, more"\n')
+    path = write(tmp_path / "a.csv", '"3","A title","Text, more"\n')
     table = read_table(path, ReadOptions(columns=["label", "title", "description"]))
-    assert rows(table) == [{"label": "3", "title": "Title", "description": "Text, more"}]
+    assert rows(table) == [{"label": "3", "title": "A title", "description": "Text, more"}]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from harness.data.reading.table import DataTable, TextFile
 from harness.errors import HarnessError
 
 FASTTEXT = "__label__"
+_TREE = re.compile(r"\(\d+")
 _SMALL = 200
 """Up to this many rows, a quarter may be different labels; beyond it, a tenth."""
 _LABEL_FIRST = ("label", "text")
@@ -128,6 +129,11 @@ def _check_first_words(labels: Sequence[str], texts: Sequence[str], file: TextFi
                     "the first word": "task.format=label_text",
                 }
                 raise ambiguous(file.path, "where is the label", readings)
+    if all(_TREE.fullmatch(label) for label in labels):
+        raise HarnessError(
+            f"{file.path}: its lines are trees such as (3 (2 It) (2 works)), as in the Stanford Sentiment "
+            "Treebank; write the label of the root, a blank and the words of each line instead"
+        )
     count = LabelCount.of(labels)
     if not count.plausible:
         raise HarnessError(

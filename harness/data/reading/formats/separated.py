@@ -74,10 +74,27 @@ def _header(first: Cells, file: TextFile) -> tuple[list[str], list[Cells]]:
     """Return the column names, and the first row if it is no header."""
     how = file.how
     if how.columns and not how.has_header(first[1]):
+        _refuse_header(first, how.columns, file)
         file.log.given(file.path, "header", "none")
         return list(how.columns), [first]
     file.log.recognised(file.path, "header", f"line {first[0]}")
     return first[1], []
+
+
+def _refuse_header(first: Cells, columns: Sequence[str], file: TextFile) -> None:
+    """Refuse a first row with a column's name, which looks like a header although names are given.
+
+    Raises:
+        HarnessError: names the value and both settings.
+    """
+    names = {name.strip().lower() for name in columns}
+    same = [cell for cell in first[1] if cell.strip().lower() in names]
+    if same:
+        raise HarnessError(
+            f"{file.path}, line {first[0]}: {same[0]!r:.40} is a value of the first row and a name in "
+            "task.columns; if this row is a header, leave task.columns out and set task.text and task.label, "
+            "otherwise give the columns other names"
+        )
 
 
 def _quoted(file: TextFile, dialect: Dialect) -> Iterator[Cells]:

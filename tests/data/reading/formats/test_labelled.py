@@ -89,3 +89,21 @@ def test_many_classes_that_repeat_are_labels(tmp_path: Path) -> None:
     assert len(set(table.data["label"])) == 50
     (facts,) = log.facts.values()
     assert facts["format"].value == "label_text"
+
+
+def test_trees_in_brackets_are_no_labelled_text(tmp_path: Path) -> None:
+    """As the Stanford Sentiment Treebank publishes them: the number is the label of a phrase."""
+    path = tmp_path / "train.txt"
+    path.write_text("(3 (2 It) (4 (2 works) (2 well)))\n(1 (2 It) (1 fails))\n" * 300)
+    with pytest.raises(HarnessError, match=r"trees such as .* label of the root"):
+        read_table(path)
+
+
+def test_a_header_beside_given_columns_is_no_example(tmp_path: Path) -> None:
+    """AG News with a header line, read with the names that its version without a header needs."""
+    path = tmp_path / "train.csv"
+    path.write_text("Class Index,Title,Description\n3,Stocks,Up\n")
+    with pytest.raises(HarnessError, match=r"line 1: .Title. is a value of the first row and a name"):
+        read_table(path, ReadOptions(columns=["label", "title", "text"]))
+    path.write_text("3,Stocks,Up\n")
+    assert read_table(path, ReadOptions(columns=["label", "title", "text"])).row(0)["title"] == "Stocks"
