@@ -7,7 +7,6 @@ READMEs.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -21,11 +20,8 @@ from tests.helpers.task_configs import build_task, task_config
 
 
 @pytest.fixture
-def data() -> Path:
-    folder = os.environ.get("HARNESS_TEST_DATA")
-    if not folder:
-        pytest.skip("HARNESS_TEST_DATA names no folder with the shared data")
-    return Path(folder) / "data"
+def data(shared_data: Path) -> Path:
+    return shared_data / "data"
 
 
 def lines(path: Path, encoding: str = "utf-8") -> list[str]:

@@ -14,7 +14,6 @@ from harness.errors import HarnessError
 from harness_tasks.classification.columns import nested_in
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0*)?")
-_LEADING_ZERO = re.compile(r"-?0[0-9]+(?:\.0*)?")
 
 
 def with_nested(table: DataTable, names: Iterable[str]) -> DataTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,18 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from harness.data.text import Example
 from harness.errors import HarnessError
 from harness.task import Splits
 from harness_tasks.classification.task import TextClassification, files
-from tests.helpers.paths import ROOT
+from tests.helpers.task_configs import task_config
 
 torch.set_num_threads(1)
 
-CONF = ROOT / "conf" / "task"
 ENGINE_KEYS = ("_target_", "_files_", "about", "feature_body", "feature_body_options", "result_version")
 BASE = "text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20))
 
@@ -30,13 +26,6 @@ BASE = "text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(20))
 def write(path: Path, content: str | bytes) -> str:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)
-
-
-def configured(name: str, *overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = OmegaConf.to_container(compose(name, list(overrides)), resolve=True)
-    assert isinstance(config, dict)
-    return {str(k): v for k, v in config.items()}
 
 
 def build(config: Mapping[str, Any]) -> Any:
@@ -55,13 +44,13 @@ def sizes(splits: Splits) -> tuple[int, ...]:
 
 def test_no_data_is_said_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="no data"):
-        files(configured("text_classification"), tmp_path)
-    assert files(configured("ag_news"), tmp_path) == {}
+        files(task_config("text_classification"), tmp_path)
+    assert files(task_config("ag_news"), tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["text_classification", "trec", "trec_fine", "sst2", "ag_news", "imdb"])
 def test_configurations_build(name: str) -> None:
-    config = configured(name)
+    config = task_config(name)
     assert config["name"] == name
     assert config["kind"] == "text_classification"
     assert config["about"]
@@ -76,7 +65,7 @@ def test_ag_news_reads_the_original_csv_and_one_with_a_header(tmp_path: Path) ->
         folder.mkdir()
         for split in ("train", "test"):
             write(folder / f"{split}.csv", head + rows)
-        test = build(configured("ag_news", f"path={folder}", "dev=none")).splits().test
+        test = build(task_config("ag_news", f"path={folder}", "dev=none")).splits().test
         assert [(e.texts[0].text, e.gold) for e in test] == [("A title Some text, more", "3"), ("B C", "1")]
 
 
@@ -108,7 +97,7 @@ def test_hub_trec(monkeypatch: pytest.MonkeyPatch) -> None:
         for i in range(40)
     ]
     calls = fake_hub(monkeypatch, {"train": hub_split(rows), "test": hub_split(rows[:4])})
-    coarse, fine = build(configured("trec")), build(configured("trec_fine"))
+    coarse, fine = build(task_config("trec")), build(task_config("trec_fine"))
     splits = coarse.splits()
     assert sizes(splits) == (36, 4, 4)
     assert coarse.labels == ["a", "b"]
@@ -123,7 +112,7 @@ def test_a_local_copy_of_the_hub_files_has_the_hub_columns(tmp_path: Path) -> No
     for name in ("train.jsonl", "test.jsonl"):
         write(tmp_path / name, "".join(row.format(i % 4, i % 2) for i in range(12)))
     for name, classes in (("trec", ["c0", "c1"]), ("trec_fine", ["f0", "f1", "f2", "f3"])):
-        task = build(configured(name, f"path={tmp_path}", "dev=none"))
+        task = build(task_config(name, f"path={tmp_path}", "dev=none"))
         task.splits()
         assert task.labels == classes
 
@@ -132,7 +121,7 @@ def test_two_files_that_could_be_a_split_are_a_question(tmp_path: Path) -> None:
     for name in ("train.jsonl", "train.csv", "test.csv"):
         write(tmp_path / name, BASE)
     with pytest.raises(HarnessError, match=r"which is train: train\.csv, train\.jsonl\?"):
-        files(configured("trec", f"path={tmp_path}"), tmp_path)
+        files(task_config("trec", f"path={tmp_path}"), tmp_path)
 
 
 def test_hub_sst2_tests_on_validation_since_its_test_labels_are_hidden(
@@ -145,7 +134,7 @@ def test_hub_sst2_tests_on_validation_since_its_test_labels_are_hidden(
         monkeypatch,
         {"train": hub_split(rows, names), "validation": hub_split(rows[:6], names), "test": hidden},
     )
-    task = build(configured("sst2"))
+    task = build(task_config("sst2"))
     splits = task.splits()
     assert sizes(splits) == (18, 2, 6)
     assert labels(splits.test)[:2] == names
@@ -167,7 +156,7 @@ def test_hub_ag_news_and_imdb_script_fallback(monkeypatch: pytest.MonkeyPatch) -
     data["unsupervised"] = hub_split([{"text": "u", "label": -1}])
     calls = fake_hub(monkeypatch, data)
     for name in ("ag_news", "imdb"):
-        task = build(configured(name))
+        task = build(task_config(name))
         assert sizes(task.splits()) == (18, 2, 20)
         assert task.labels == ["neg", "pos"]
     assert calls[-1] == ("stanfordnlp/imdb", None, "refs/convert/parquet")
@@ -181,26 +170,23 @@ def test_hub_offline_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     with pytest.raises(HarnessError, match=r"SetFit/TREC-QC could not be loaded .*task\.path=FOLDER"):
-        build(configured("trec")).splits()
+        build(task_config("trec")).splits()
 
 
 def test_hub_without_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_hub(monkeypatch, {"train": hub_split([{"text": "a", "label": 1}])})
     with pytest.raises(HarnessError, match="has no split 'test'"):
-        build(configured("ag_news")).splits()
+        build(task_config("ag_news")).splits()
 
 
 @pytest.fixture
-def data() -> Path:
-    folder = os.environ.get("HARNESS_TEST_DATA")
-    if not folder:
-        pytest.skip("HARNESS_TEST_DATA names no folder with the shared data")
-    return Path(folder) / "data"
+def data(shared_data: Path) -> Path:
+    return shared_data / "data"
 
 
 @pytest.mark.parametrize(("name", "classes", "dev_size"), [("trec", 6, 545), ("trec_fine", 50, 544)])
 def test_real_trec(data: Path, name: str, classes: int, dev_size: int) -> None:
-    task = build(configured(name, f"path={data / 'trec'}"))
+    task = build(task_config(name, f"path={data / 'trec'}"))
     splits = task.splits()
     assert sizes(splits) == (5452 - dev_size, dev_size, 500)
     assert len(task.labels) == classes
@@ -214,7 +200,7 @@ def test_real_trec(data: Path, name: str, classes: int, dev_size: int) -> None:
 
 
 def test_real_sst2(data: Path) -> None:
-    config = configured("sst2", f"path={data / 'sst2'}")
+    config = task_config("sst2", f"path={data / 'sst2'}")
     splits = build(config).splits()
     assert sizes(splits) == (6920, 872, 1821)
     assert Counter(labels(splits.test)) == {"negative": 912, "positive": 909}
